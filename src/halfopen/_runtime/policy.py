@@ -1,0 +1,174 @@
+"""Turn an object with `call` and `acall` into a decorator for whatever can be guarded."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial, wraps
+from types import CoroutineType
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+__all__ = ["CallPolicy", "Hold", "decorate", "is_async", "refuse_coroutine"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CallPolicy(Protocol):
+    """What every policy offers: a name and the two colours of a guarded call."""
+
+    @property
+    def name(self) -> str:
+        """Return the policy's name."""
+        ...
+
+    def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call *fn* under the policy."""
+        ...
+
+    async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Await *fn* under the policy."""
+        ...
+
+
+class Hold(Protocol):
+    """A policy that can be held for as long as a generator runs."""
+
+    def hold(self) -> AbstractContextManager[object]:
+        """Return a context manager to hold while a generator runs."""
+        ...
+
+    def ahold(self) -> AbstractAsyncContextManager[object]:
+        """Return its asynchronous twin for async generators."""
+        ...
+
+
+def decorate(policy: CallPolicy, fn: F, *, hold: Hold | None = None, no_generators: str | None = None) -> F:
+    """
+    Wrap *fn* so that each call goes through *policy*; keep its signature, name, docstring and colour.
+
+    Functions, coroutine functions, methods, `staticmethod` and `classmethod` objects, partials and callable
+    instances can be wrapped. A generator is one call that *hold* is held for, from the first item to the end.
+
+    Args:
+        policy: Offers `call` and `acall`.
+        fn: What to guard.
+        hold: How the policy guards generators, if it can; usually the policy itself.
+        no_generators: Why it cannot, for the message.
+
+    Raises:
+        TypeError: *fn* cannot be guarded: a class, a property, something that is not callable, or a generator
+            where the policy has no *hold*.
+    """
+    if isinstance(fn, (staticmethod, classmethod)):
+        inner = decorate(policy, fn.__func__, hold=hold, no_generators=no_generators)
+        return cast(F, type(fn)(inner))
+    _refuse_what_is_no_function(policy, fn)
+    if _is(inspect.isgeneratorfunction, fn) or _is(inspect.isasyncgenfunction, fn):
+        return cast(F, _keep_name(fn, _generator(policy, fn, hold, no_generators)))
+    return cast(F, _keep_name(fn, _async(policy, fn) if is_async(fn) else _sync(policy, fn)))
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Say whether calling *fn* makes a coroutine; sees through partials, bound methods and callable instances."""
+    return _is(inspect.iscoroutinefunction, fn)
+
+
+def refuse_coroutine(policy: CallPolicy, result: object) -> None:
+    """
+    Refuse a coroutine that came out of a synchronous call: it has not run yet, so nothing was guarded.
+
+    Raises:
+        TypeError: *result* is a coroutine.
+    """
+    if type(result) is CoroutineType:
+        result.close()
+        raise TypeError(f"{_kind(policy)} cannot guard {result.__qualname__}() through call(): await acall() instead")
+
+
+def _is(question: Callable[[Any], bool], fn: Any) -> bool:
+    while isinstance(fn, partial):
+        fn = fn.func
+    return question(fn) or (not inspect.isroutine(fn) and question(type(fn).__call__))
+
+
+def _refuse_what_is_no_function(policy: CallPolicy, fn: object) -> None:
+    if isinstance(fn, type):
+        raise TypeError(f"{_kind(policy)} guards calls, not the class {fn.__qualname__}; decorate its methods")
+    if isinstance(fn, property):
+        raise TypeError(f"{_kind(policy)} cannot guard a property; decorate the getter below @property")
+    if not callable(fn):
+        raise TypeError(f"{_kind(policy)} cannot guard {type(fn).__name__!r} objects: they are not callable")
+
+
+def _kind(policy: CallPolicy) -> str:
+    return f"{type(policy).__name__} {policy.name!r}"
+
+
+def _keep_name(fn: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    # An instance's attributes are its own; a function's are part of it.
+    return wraps(fn)(wrapper) if inspect.isroutine(fn) else wraps(fn, updated=())(wrapper)
+
+
+def _sync(policy: CallPolicy, fn: Callable[..., Any]) -> Callable[..., Any]:
+    call = policy.call
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        return call(fn, *args, **kwargs)
+
+    return guarded
+
+
+def _async(policy: CallPolicy, fn: Callable[..., Any]) -> Callable[..., Any]:
+    acall = policy.acall
+
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        return await acall(fn, *args, **kwargs)
+
+    return guarded
+
+
+def _generator(
+    policy: CallPolicy, fn: Callable[..., Any], hold: Hold | None, no_generators: str | None
+) -> Callable[..., Any]:
+    if hold is None:
+        reason = no_generators or "it hands out items while it runs, and they cannot be taken back"
+        raise TypeError(f"{_kind(policy)} cannot guard the generator {getattr(fn, '__qualname__', fn)!s}: {reason}")
+    if _is(inspect.isasyncgenfunction, fn):
+        return _held_async_generator(hold, fn)
+    return _held_generator(hold, fn)
+
+
+def _held_generator(hold: Hold, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        with hold.hold():
+            return (yield from fn(*args, **kwargs))
+
+    return guarded
+
+
+def _held_async_generator(hold: Hold, fn: Callable[..., Any]) -> Callable[..., Any]:
+    async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        async with hold.ahold():
+            inner = fn(*args, **kwargs)
+            try:
+                step = inner.__anext__()
+                while True:
+                    try:
+                        item = await step
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        raise
+                    except BaseException as thrown:
+                        step = inner.athrow(thrown)
+                    else:
+                        step = inner.asend(sent)
+            finally:
+                await inner.aclose()
+
+    return guarded
