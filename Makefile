@@ -16,8 +16,8 @@ PYTEST := python -m pytest -n $(WORKERS) --dist worksteal
 # The core has no dependency, so `pip check` is no issue here: pinned things first, then the project itself without any.
 # $(1): environment, $(2): requirements file
 define install
-	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
-	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(1)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $(2)
+	$(1)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 endef
 
 # $(1): environment, $(2): versions of Python that will do, best first
@@ -130,11 +130,11 @@ $(VENV)/.stamp-dev: requirements-dev.txt pyproject.toml
 # Whoever only watches the demo needs two packages, not the hundred of the test suite.
 $(VENV)/.stamp-demo: pyproject.toml
 	$(call environment,$(VENV),$(VERSIONS) 3.14)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli]'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[cli]'
 	@touch $@
 
 $(VENV)/.stamp-uv: $(VENV)/.stamp-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m pip install -qq --disable-pip-version-check uv
 	@touch $@
 
 .venv-mutants/.stamp-mutants: requirements-mutants.txt pyproject.toml
