@@ -95,8 +95,8 @@ bench: .venv-rivals/.stamp-rivals  ## Measure halfopen, a bare call and the riva
 	.venv-rivals/bin/python -m benchmarks $(ARGS)
 
 .PHONY: rivals
-rivals: .venv-rivals/.stamp-rivals  ## Run the half-open faults against the rivals and write docs/comparison.md
-	.venv-rivals/bin/python -m benchmarks.rivals $(ARGS)
+rivals: .venv-rivals/.stamp-rivals  ## Play the half-open faults against the rivals and write docs/comparison.md
+	.venv-rivals/bin/python -m rivals $(ARGS)
 
 .PHONY: pins
 pins: $(VENV)/.stamp-uv  ## Write the requirements-*.txt anew from pyproject.toml (UPGRADE=--upgrade for newer versions)

@@ -74,7 +74,7 @@ def test_the_python_blocks_of_a_page_run_in_order(
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language == "python":
             # Blank lines in front: a traceback then points at the page's own line.
-            exec(compile("\n" * (block.line - 1) + block.body, str(path), "exec"), page.__dict__)
+            exec(compile("\n" * (block.line - 1) + block.body, str(path), "exec", dont_inherit=True), page.__dict__)
         elif block.language == "pycon":
             _check_session(block, page, path)
 

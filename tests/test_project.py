@@ -235,9 +235,7 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
 
 
 def test_no_file_names_a_package_index_or_a_download_address() -> None:
-    assert [] == lines_with(
-        r"(?i)pythonhosted|pypi\.org/simple|--(?:extra-)?index-url|--find-links|registry\.npmjs"
-    )
+    assert [] == lines_with(r"(?i)pythonhosted|pypi\.org/simple|--(?:extra-)?index-url|--find-links|registry\.npmjs")
 
 
 def test_there_are_no_lock_files() -> None:
