@@ -157,6 +157,12 @@ def test_every_module_opens_with_its_purpose() -> None:
     assert [] == silent
 
 
+def test_every_folder_of_modules_is_a_package_that_the_layers_see() -> None:
+    folders = {path.parent for path in SRC.rglob("*.py")}
+
+    assert [] == [folder.relative_to(ROOT).as_posix() for folder in folders if not (folder / "__init__.py").exists()]
+
+
 # Packing
 
 
