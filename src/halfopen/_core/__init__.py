@@ -1,0 +1,1 @@
+"""The deciding part: data and rules, handed the time, free of I/O, locks, chance and user code."""

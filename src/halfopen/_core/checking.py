@@ -1,0 +1,91 @@
+"""Validation that finds every mistake before it raises."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from halfopen.errors import ConfigError, Mistake
+
+__all__ = ["Checks"]
+
+
+class Checks:
+    """Collect the mistakes of one set of settings; `done` raises them together."""
+
+    __slots__ = ("_prefix", "mistakes")
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self.mistakes: list[Mistake] = []
+
+    def wrong(self, path: str, value: Any, allowed: str, kind: str = "out_of_range") -> None:
+        """Note one mistake."""
+        self.mistakes.append(Mistake(self._prefix + path, value, allowed, kind))
+
+    def whole(self, path: str, value: Any, low: int, high: float = math.inf, *, optional: bool = False) -> None:
+        """Want a whole number from *low* to *high*."""
+        if optional and value is None:
+            return
+        limits = f"a whole number of at least {low}" if high == math.inf else f"a whole number from {low} to {high}"
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.wrong(path, value, limits, "wrong_type")
+        elif not low <= value <= high:
+            self.wrong(path, value, limits)
+
+    def seconds(self, path: str, value: Any, *, optional: bool = False, zero: bool = False) -> None:
+        """Want a finite number of seconds above 0, or from 0 on."""
+        self.number(path, value, "a number of seconds", optional=optional, zero=zero)
+
+    def number(
+        self, path: str, value: Any, what: str = "a number", *, optional: bool = False, zero: bool = False
+    ) -> None:
+        """Want a finite number above 0, or from 0 on."""
+        if optional and value is None:
+            return
+        allowed = f"{what} of at least 0" if zero else f"{what} greater than 0"
+        if not _is_number(value):
+            self.wrong(path, value, allowed, "wrong_type")
+        elif not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+            self.wrong(path, value, allowed)
+
+    def share(self, path: str, value: Any, *, optional: bool = False, zero: bool = False) -> None:
+        """Want a share in (0, 1], or in [0, 1]."""
+        if optional and value is None:
+            return
+        allowed = "a share in [0, 1]" if zero else "a share in (0, 1]"
+        if not _is_number(value):
+            self.wrong(path, value, allowed, "wrong_type")
+        elif not 0 <= value <= 1 or (value == 0 and not zero):
+            self.wrong(path, value, allowed)
+
+    def callable(self, path: str, value: Any, *, optional: bool = False) -> None:
+        """Want something that can be called."""
+        if not (callable(value) or (optional and value is None)):
+            self.wrong(path, value, "something that can be called", "wrong_type")
+
+    def flag(self, path: str, value: Any) -> None:
+        """Want True or False."""
+        if not isinstance(value, bool):
+            self.wrong(path, value, "True or False", "wrong_type")
+
+    def text(self, path: str, value: Any) -> None:
+        """Want a text that is not empty."""
+        if not isinstance(value, str):
+            self.wrong(path, value, "a text", "wrong_type")
+        elif not value:
+            self.wrong(path, value, "a text that is not empty")
+
+    def done(self) -> None:
+        """
+        End the check.
+
+        Raises:
+            ConfigError: Something was wrong.
+        """
+        if self.mistakes:
+            raise ConfigError(self.mistakes)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

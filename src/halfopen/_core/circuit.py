@@ -1,0 +1,790 @@
+"""
+The state machine of a circuit breaker.
+
+Theory of operation
+===================
+
+A `Circuit` holds one state object at a time and swaps it for a new one at every move. The object *is* the epoch:
+a permit remembers the state object that gave it, and an outcome counts only while that very object is still the
+circuit's state. Everything a call of an earlier epoch reports afterwards is *late*: counted as late, and void.
+So no list of outstanding calls has to be kept, nothing has to be cancelled, and two states can never share a counter.
+
+The machine is passive. It has no clock, no lock, no chance of its own and never calls user code. Whoever drives it
+
+- hands in `now`, seconds that never go backwards, and guards each method by one lock;
+- asks `admit` before a call and reports to `settle` after it;
+- calls `tick` whenever he likes: it makes due what time alone decides. Leases, ends of rounds, of ramps and of
+  orders are checked whenever anybody asks, so a circuit nobody ticks is only late in *noticing*, never wrong;
+- fetches the events from the outbox and publishes them after the lock is released;
+- computes the wait of a backoff that is user code, when `wait_wanted` says so, and hands it to `set_wait`.
+
+Every state answers four questions: `admit` (may this call be made?), `settle` (what does this outcome change?),
+`tick` (is anything due?) and `due` (when will it be?). The moves between the states stand in one table,
+`states.AUTOMATIC`; `_move` refuses any other.
+
+The short cut for calm times
+----------------------------
+
+Judging takes a lock. Most successes cannot change any verdict: the minimum of calls is reached, or nothing bad is in
+the window at all, and no bucket ends meanwhile. A state therefore publishes `calm_until`. A caller whose fast success
+ends before that instant appends its duration to `quiet`, one atomic step without a lock, and is done. The next one
+that has to be judged first *folds* the quiet successes into the window. They belong to the bucket in which the calm
+began, because the calm never outlasts a bucket; and they come before the outcome that folds them. So the window holds
+what it would have held had each call been judged; a differential property test shows it. Minus infinity switches
+the short cut off, for every special case at once.
+
+A state with something that time decides, or that refuses some calls, is `gated`: its callers ask `admit` first.
+
+Interrupts
+----------
+
+A signal handler may raise between any two steps. Each step therefore leaves the facts usable: sums are published as
+one new tuple, a trial call is in the table or it is not, and a verdict is computed from the facts whenever anybody
+asks, so an interrupted move is made by the next one who does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from halfopen._core.backoff import Constant, Exponential
+from halfopen._core.counters import Counters
+from halfopen._core.events import (
+    CallFailed,
+    CallIgnored,
+    CallRejected,
+    CallSucceeded,
+    CircuitTransitioned,
+    Event,
+    LateResult,
+    ThresholdExceeded,
+    TrialExpired,
+)
+from halfopen._core.outcomes import Outcome
+from halfopen._core.settings import Settings, TrialRules, TripRules
+from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
+from halfopen._core.windows import Totals, make_window
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from halfopen._core.snapshots import Saved
+
+__all__ = ["Circuit", "Outbox", "Report", "StateObject"]
+
+CALM_AT_MOST = 0.1
+"""Seconds a calm lasts at most, so that the list of quiet successes stays short."""
+
+LONGEST_AGE = 1e9
+"""Seconds; a saved time that lies further back is taken for this old."""
+
+HISTORY = 100
+"""Transitions that are remembered."""
+
+
+class Outbox(Protocol):
+    """Where a circuit puts its events."""
+
+    def wants(self, kind: type[Event]) -> bool:
+        """Say whether anybody listens to events of this kind."""
+        ...
+
+    def put(self, event: Event) -> None:
+        """Keep an event until it is published."""
+        ...
+
+
+class Report:
+    """What is told of a finished call."""
+
+    __slots__ = ("duration", "error", "outcome", "retry_after", "slow")
+
+    def __init__(
+        self, outcome: Outcome, duration: float, retry_after: float | None = None, error: str | None = None
+    ) -> None:
+        self.outcome = outcome
+        self.duration = duration
+        self.retry_after = retry_after
+        self.error = error
+        self.slow = False
+
+
+class StateObject:
+    """One stay in one state; its identity is the epoch."""
+
+    kind: State
+
+    __slots__ = (
+        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "shut_until", "slow_after", "why",
+    )  # fmt: skip
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        self.circuit = circuit
+        self.why = why
+        self.entered = now
+        self.epoch = circuit.epoch + 1
+        self.gated = True
+        self.ends_at = math.inf  # of an order
+        self.shut_until = -math.inf  # before it nobody is admitted, whatever else happens
+        self.calm_until = -math.inf
+        self.slow_after = circuit.slow_after
+        self.quiet: list[float] = []  # durations of fast successes that are not folded in yet
+
+    def end_at(self, when: float) -> None:
+        """Let the order end at *when*."""
+        self.ends_at = when
+        if self.shut_until == math.inf:
+            self.shut_until = when
+
+    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
+        """Return why the call is refused, or None."""
+        return None
+
+    def settle(self, serial: int, report: Report, now: float) -> None:
+        """Take an outcome of this very epoch."""
+
+    def tick(self, now: float) -> None:
+        """Make due what is due: here, the end of an order."""
+        if now >= self.ends_at:
+            self.circuit.close(Reason.OVERRIDE_ENDED, now)
+
+    def due(self) -> float:
+        """Return when `tick` will have something to do; infinity for never."""
+        return self.ends_at
+
+    def retry_after(self, now: float) -> float | None:
+        """Return the seconds after which asking again makes sense, if anybody can know."""
+        return None
+
+    def owns(self, serial: int) -> bool:
+        """Say whether a permit of this state still counts."""
+        return True
+
+    def held(self) -> Totals:
+        """Return what the window, or the round of trial calls, holds."""
+        return Totals(0, 0, 0, 0)
+
+    def fold(self) -> None:
+        """Count the quiet successes; there are none where nothing is calm."""
+
+    def calm(self, now: float) -> None:
+        """Say until when fast successes may stay quiet."""
+
+    def adopt(self, now: float) -> None:
+        """Go on under changed settings."""
+        self.slow_after = self.circuit.slow_after
+        self.calm(now)
+
+
+class _Counting(StateObject):
+    """A state that gathers evidence in a window."""
+
+    __slots__ = ("streak", "window")
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.window = make_window(circuit.settings.window, now)
+        self.streak = 0
+        self.calm(now)
+
+    def settle(self, serial: int, report: Report, now: float) -> None:
+        self.fold()
+        self.window.advance(now)
+        if report.outcome is not Outcome.IGNORED:
+            failed = report.outcome is Outcome.FAILURE
+            self.streak = self.streak + 1 if failed else 0
+            self.window.add(failed, report.slow)
+            broken = self.circuit.rules.broken(self.window.window(), self.streak)
+            if broken is not None:
+                self.broke(broken, report, now)
+                return
+        self.calm(now)
+
+    def broke(self, rule: Reason, report: Report, now: float) -> None:
+        self.circuit.open(rule, now, report.retry_after)
+
+    def held(self) -> Totals:
+        return self.window.window()
+
+    def fold(self) -> None:
+        quiet = len(self.quiet)
+        if not quiet:
+            return
+        # Others may append meanwhile; theirs stay behind the first *quiet*.
+        durations = self.quiet[:quiet]
+        del self.quiet[:quiet]
+        self.window.successes(quiet)
+        self.streak = 0
+        self.circuit.counters.quiet_successes(durations)
+
+    def calm(self, now: float) -> None:
+        circuit = self.circuit
+        if circuit.judges_every_success or not circuit.rules.calm(self.window.window()):
+            self.calm_until = -math.inf
+        else:
+            self.calm_until = min(now + CALM_AT_MOST, self.window.fresh_until(now))
+
+    def adopt(self, now: float) -> None:
+        self.fold()
+        self.window.advance(now)
+        if self.circuit.window_changed:
+            self.window = make_window(self.circuit.settings.window, now, self.window.window())
+        super().adopt(now)
+
+
+class Closed(_Counting):
+    """Everything is admitted and judged."""
+
+    kind = State.CLOSED
+    __slots__ = ()
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.gated = False
+
+
+class Recovering(_Counting):
+    """A growing share is admitted, dealt out evenly by carrying the remainder."""
+
+    kind = State.RECOVERING
+    __slots__ = ("credit",)
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.credit: float | None = None
+
+    def share(self, now: float) -> float:
+        ramp = self.circuit.settings.ramp
+        return 1.0 if ramp is None else ramp.share(now - self.entered)
+
+    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
+        share = self.share(now)
+        credit = 1.0 if self.credit is None else self.credit + share
+        admitted = credit >= 1.0
+        self.credit = credit - admitted
+        return None if admitted else Refusal.RECOVERING
+
+    def tick(self, now: float) -> None:
+        if now >= self.due():
+            self.circuit.close(Reason.RAMP_FINISHED, now)
+
+    def due(self) -> float:
+        ramp = self.circuit.settings.ramp
+        return self.entered if ramp is None else self.entered + ramp.duration
+
+
+class Open(StateObject):
+    """Everything is refused until the wait is over."""
+
+    kind = State.OPEN
+    __slots__ = ()
+
+    def __init__(self, circuit: Circuit, why: Reason, now: float, wait: float | None) -> None:
+        super().__init__(circuit, why, now)
+        self.shut_until = math.inf if wait is None else now + wait
+
+    @property
+    def until(self) -> float:
+        """When the wait ends; infinity while it is not known."""
+        return self.shut_until
+
+    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
+        if now < self.until:
+            return Refusal.OPEN
+        if not eligible:
+            return Refusal.NOT_ELIGIBLE
+        return self.circuit.half_open(Reason.WAIT_ELAPSED, now).admit(now, serial, eligible)
+
+    def tick(self, now: float) -> None:
+        if self.circuit.settings.automatic_half_open and now >= self.until:
+            self.circuit.half_open(Reason.WAIT_ELAPSED, now)
+
+    def due(self) -> float:
+        return self.until if self.circuit.settings.automatic_half_open else math.inf
+
+    def retry_after(self, now: float) -> float | None:
+        return None if self.until == math.inf else max(self.until - now, 0.0)
+
+
+class HalfOpenRound(StateObject):
+    """A few trial calls are admitted; their outcomes are the verdict."""
+
+    kind = State.HALF_OPEN
+    __slots__ = ("expired", "finished", "ignored", "retry_hint", "totals", "trials")
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.totals = Totals(0, 0, 0, 0)
+        self.ignored = 0
+        self.trials: dict[int, float] = {}  # serial -> start of the lease, oldest first
+        self.finished: list[tuple[float, Outcome, bool]] = []  # (start, outcome, slow), for showing
+        self.expired: set[int] = set()
+        self.retry_hint: float | None = None
+
+    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
+        if not eligible:
+            return Refusal.NOT_ELIGIBLE
+        trials = self.circuit.settings.half_open
+        running = len(self.trials)
+        if running >= trials.concurrent or self._started() + running >= trials.permitted_calls:
+            return Refusal.TRIAL_BUDGET
+        self.trials[serial] = now
+        return None
+
+    def _started(self) -> int:
+        # "All must succeed" ends at the first failure, so what has reported are successes in a row.
+        return self.totals.calls
+
+    def settle(self, serial: int, report: Report, now: float) -> None:
+        started = self.trials.pop(serial, now)
+        if report.outcome is Outcome.IGNORED:
+            self.ignored += 1
+        else:
+            self._count(started, report.outcome is Outcome.FAILURE, report.slow)
+            self.retry_hint = _later(self.retry_hint, report.retry_after)
+        self._judge(now, Reason.TRIAL_FAILED)
+
+    def _count(self, started: float, failed: bool, slow: bool) -> None:
+        calls, failures, slow_calls, both = self.totals
+        self.totals = Totals(calls + 1, failures + failed, slow_calls + slow, both + (failed and slow))
+        self.finished.append((started, Outcome.FAILURE if failed else Outcome.SUCCESS, slow))
+        self.circuit.counters.trial(failed)
+
+    def tick(self, now: float) -> None:
+        trials = self.circuit.settings.half_open
+        while self.circuit.state is self and self.trials:
+            serial, started = next(iter(self.trials.items()))
+            if now < started + trials.trial_timeout:
+                break
+            self._expire(serial, started, now)
+            self._judge(now, Reason.TRIAL_EXPIRED)
+        if self.circuit.state is self:
+            self._judge(now, Reason.TRIAL_FAILED)
+        if self.circuit.state is self and now >= self._end():
+            self._time_is_up(now)
+
+    def _expire(self, serial: int, started: float, now: float) -> None:
+        self.expired.add(serial)
+        del self.trials[serial]
+        self.circuit.outstanding.pop(serial, None)
+        self._count(started, failed=True, slow=False)
+        self.circuit.counters.expired += 1
+        self.circuit.tell(TrialExpired, epoch=self.epoch, running=now - started, at=now)
+
+    def _judge(self, now: float, why_failed: Reason) -> None:
+        passed = self.circuit.trial_rules.passed(self.totals)
+        if passed is True:
+            self.circuit.passed(now)
+        elif passed is False:
+            self.circuit.open(why_failed, now, self.retry_hint)
+        elif self.ignored >= self.circuit.settings.half_open.ignored_limit:
+            self.circuit.open(Reason.INCONCLUSIVE, now, self.retry_hint)
+
+    def _time_is_up(self, now: float) -> None:
+        if self.circuit.settings.half_open.after_max_duration is State.CLOSED:
+            self.circuit.close(Reason.MAX_DURATION, now)
+        else:
+            self.circuit.open(Reason.MAX_DURATION, now, self.retry_hint)
+
+    def _end(self) -> float:
+        longest = self.circuit.settings.half_open.max_duration
+        return math.inf if longest is None else self.entered + longest
+
+    def due(self) -> float:
+        return min(self._end(), self._first_lease())
+
+    def _first_lease(self) -> float:
+        for started in self.trials.values():
+            return started + self.circuit.settings.half_open.trial_timeout
+        return math.inf
+
+    def retry_after(self, now: float) -> float | None:
+        # At the latest when the oldest lease ends, the verdict is in or a slot is free.
+        due = self.due()
+        return None if due == math.inf else max(due - now, 0.0)
+
+    def owns(self, serial: int) -> bool:
+        return serial in self.trials
+
+    def held(self) -> Totals:
+        return self.totals
+
+
+class ForcedOpen(StateObject):
+    """Everything is refused, by order."""
+
+    kind = State.FORCED_OPEN
+    __slots__ = ()
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.shut_until = math.inf
+
+    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
+        return Refusal.FORCED_OPEN
+
+    def retry_after(self, now: float) -> float | None:
+        return None if self.ends_at == math.inf else max(self.ends_at - now, 0.0)
+
+
+class Disabled(StateObject):
+    """Everything is admitted and nothing recorded, by order."""
+
+    kind = State.DISABLED
+    __slots__ = ()
+
+
+class MetricsOnly(_Counting):
+    """Everything is admitted and judged, and the verdict only said, once."""
+
+    kind = State.METRICS_ONLY
+    __slots__ = ("said",)
+
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.said = False
+
+    def broke(self, rule: Reason, report: Report, now: float) -> None:
+        if not self.said:
+            self.said = True
+            self.circuit.tell(ThresholdExceeded, reason=rule, totals=self.held(), at=now)
+        self.calm(now)
+
+
+OVERRIDES: dict[State, type[StateObject]] = {
+    State.FORCED_OPEN: ForcedOpen,
+    State.DISABLED: Disabled,
+    State.METRICS_ONLY: MetricsOnly,
+}
+
+
+class Circuit:
+    """
+    The machine: one state object, what outlives it, and the moves.
+
+    Args:
+        name: For the events.
+        settings: What was set.
+        now: The present, in seconds.
+        rng: The source of chance for the backoff's jitter.
+        outbox: Where events go.
+    """
+
+    __slots__ = (
+        "counters", "epoch", "history", "judges_every_success", "last_wait", "looks", "name", "outbox", "outstanding",
+        "retired", "rng", "rules", "serials", "settings", "slow_after", "state", "step", "trial_rules", "wait_wanted",
+        "window_changed",
+    )  # fmt: skip
+
+    def __init__(self, name: str, settings: Settings, now: float, rng: Random, outbox: Outbox) -> None:
+        self.name = name
+        self.rng = rng
+        self.outbox = outbox
+        self.counters = Counters(now)
+        self.epoch = 0
+        self.step = 0
+        # Permits by serial number. Taking one out is the one atomic step that settles it.
+        self.outstanding: dict[int, None] = {}
+        self.serials = count(1)
+        self.looks = 0
+        self.last_wait = 0.0
+        self.history: deque[CircuitTransitioned] | None = None
+        self.judges_every_success = False
+        self.wait_wanted: tuple[Open, CircuitTransitioned, float] | None = None
+        self.window_changed = False
+        self.retired: StateObject | None = None
+        self._take(settings)
+        self.state: StateObject = Closed(self, None, now)
+        self.epoch = self.state.epoch
+
+    def _take(self, settings: Settings) -> None:
+        self.settings = settings
+        self.rules = TripRules(settings)
+        self.trial_rules = TrialRules(settings)
+        slow = settings.slow_call_duration
+        self.slow_after = math.inf if slow is None else slow
+
+    # Asking and reporting
+
+    def admit(self, now: float, serial: int, eligible: bool = True) -> Refusal | None:
+        """Ask to make one call; return why not, or None and hold a permit of `state`."""
+        if self.state.gated:
+            self.state.tick(now)
+        # Outstanding before admitted: if an interrupt comes between, the permit's end still finds it.
+        self.outstanding[serial] = None
+        refusal = self.state.admit(now, serial, eligible)
+        if refusal is not None:
+            del self.outstanding[serial]
+            self.looks += 1
+            self.refused(self.state, refusal, now)
+        return refusal
+
+    def refused(self, state: StateObject, refusal: Refusal, now: float) -> None:
+        """Count a refusal."""
+        self.counters.reject(refusal)
+        if self.outbox.wants(CallRejected):
+            after = state.retry_after(now)
+            self.tell(CallRejected, state=state.kind, reason=refusal, retry_after=after, at=now)
+
+    def abandon(self, serial: int, now: float) -> None:
+        """Take back a permit that nobody can settle any more."""
+        self.counters.abandoned += 1
+        self.state.tick(now)
+        if isinstance(self.state, HalfOpenRound) and self.state.owns(serial):
+            self.counters.ignored += 1
+            self.state.settle(serial, Report(Outcome.IGNORED, 0.0), now)
+
+    def issued(self) -> int:
+        """Return how many permits were given so far."""
+        # Reading a count takes a number, as a refused call did; both are deducted.
+        self.looks += 1
+        return next(self.serials) - self.looks
+
+    def settle(self, state: StateObject, serial: int, report: Report, now: float) -> bool:
+        """Report a finished call; return False if it was late and therefore void."""
+        if self.state.gated:
+            self.state.tick(now)
+        if state is not self.state or not state.owns(serial):
+            self._late(state, report, now)
+            return False
+        report.slow = report.duration > state.slow_after
+        if state.kind is not State.DISABLED:
+            self.counters.settled(report)
+            self._tell_outcome(state, report, now)
+            state.settle(serial, report, now)
+        return True
+
+    def _late(self, state: StateObject, report: Report, now: float) -> None:
+        self.counters.late_results += 1
+        self.tell(LateResult, outcome=report.outcome.value, epoch=state.epoch, at=now)
+
+    def _tell_outcome(self, state: StateObject, report: Report, now: float) -> None:
+        if report.outcome is Outcome.SUCCESS:
+            if self.outbox.wants(CallSucceeded):
+                self.tell(CallSucceeded, state=state.kind, duration=report.duration, slow=report.slow, at=now)
+        elif report.outcome is Outcome.FAILURE:
+            if self.outbox.wants(CallFailed):
+                self.tell(
+                    CallFailed, state=state.kind, duration=report.duration, slow=report.slow, error=report.error, at=now
+                )
+        elif self.outbox.wants(CallIgnored):
+            self.tell(CallIgnored, state=state.kind, duration=report.duration, error=report.error, at=now)
+
+    def tick(self, now: float) -> None:
+        """Make due what time alone decides."""
+        self.state.tick(now)
+
+    def fold(self, now: float) -> None:
+        """Count the quiet successes and let the window age, for a look at the sums."""
+        if self.retired is not None:
+            self.retired.fold()
+        self.state.fold()
+        if isinstance(self.state, _Counting):
+            self.state.window.advance(now)
+            self.state.calm(now)
+
+    def tell(self, kind: Callable[..., Event], **facts: object) -> None:
+        """Put an event into the outbox, if anybody wants it."""
+        if self.outbox.wants(kind):  # type: ignore[arg-type]  # a class of events is handed in
+            self.outbox.put(kind(name=self.name, **facts))
+
+    # Orders
+
+    def order(
+        self,
+        target: State,
+        now: float,
+        *,
+        wait: float | None = None,
+        ends_at: float | None = None,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> StateObject:
+        """Obey an order; legal from every state."""
+        self.state.tick(now)
+        if target is State.OPEN:
+            self.open(Reason.MANUAL, now, None, wait=wait, note=note, by=by)
+        elif target is State.CLOSED:
+            self.step = 0
+            self.close(Reason.MANUAL, now, note=note, by=by)
+        elif target is State.HALF_OPEN:
+            self.half_open(Reason.MANUAL, now, note=note, by=by)
+        else:
+            self._override(target, now, ends_at, note, by)
+        return self.state
+
+    def _override(self, target: State, now: float, ends_at: float | None, note: str | None, by: str | None) -> None:
+        self._forget(now)
+        new = OVERRIDES[target](self, Reason.MANUAL, now)
+        if ends_at is not None:
+            new.end_at(ends_at)
+        # Without an end, time decides nothing here, and whoever is always admitted need not ask.
+        new.gated = target is State.FORCED_OPEN or ends_at is not None
+        self._move(new, Reason.MANUAL, now, note=note, by=by)
+
+    def configure(self, settings: Settings, now: float) -> None:
+        """Go on under other settings: window, epoch, step, trial calls and the remaining wait are kept."""
+        self.window_changed = settings.window != self.settings.window
+        self._take(settings)
+        self.state.adopt(now)
+        self.window_changed = False
+
+    def restore(self, saved: Saved, now: float, wall: float) -> None:
+        """Go on where a saved breaker was; *wall* is the Unix time of *now*, and times out of reach are clamped."""
+        self.epoch = max(self.epoch, saved.epoch)
+        new = self._restored(saved, now, wall)
+        self.last_wait = saved.wait
+        self._move(new, Reason.RESTORED, now, note=saved.note, by=saved.by, step=saved.step)
+
+    def _restored(self, saved: Saved, now: float, wall: float) -> StateObject:
+        why = Reason.RESTORED
+        age = min(max(wall - saved.since, 0.0), LONGEST_AGE)
+        if saved.state is State.HALF_OPEN:
+            return HalfOpenRound(self, why, now)
+        if saved.state is State.OPEN:
+            ends = wall + saved.wait if saved.next_trial_at is None else saved.next_trial_at
+            opened = Open(self, why, now, min(max(ends - wall, 0.0), saved.wait))
+            opened.entered = now - age
+            return opened
+        new: StateObject
+        if saved.state is State.RECOVERING and self.settings.ramp is not None:
+            new = Recovering(self, why, now)
+            age = min(age, self.settings.ramp.duration)
+        elif saved.state in OVERRIDES:
+            new = OVERRIDES[saved.state](self, why, now)
+            if saved.ends_at is not None:
+                new.end_at(now + min(max(saved.ends_at - wall, 0.0), max(saved.ends_at - saved.since, 0.0)))
+            new.gated = saved.state is State.FORCED_OPEN or saved.ends_at is not None
+        else:
+            new = Closed(self, why, now)
+        new.entered = now - age
+        return new
+
+    # Moves
+
+    def passed(self, now: float) -> None:
+        """End a round of trial calls well."""
+        if self.settings.ramp is None:
+            self.close(Reason.TRIAL_SUCCEEDED, now)
+        else:
+            self._move(Recovering(self, Reason.TRIAL_SUCCEEDED, now), Reason.TRIAL_SUCCEEDED, now)
+
+    def close(self, why: Reason, now: float, *, note: str | None = None, by: str | None = None) -> None:
+        """Move to CLOSED."""
+        self._move(Closed(self, why, now), why, now, note=note, by=by)
+
+    def half_open(self, why: Reason, now: float, *, note: str | None = None, by: str | None = None) -> HalfOpenRound:
+        """Move to HALF_OPEN, a fresh round."""
+        self._forget(now)
+        new = HalfOpenRound(self, why, now)
+        self._move(new, why, now, note=note, by=by)
+        return new
+
+    def open(
+        self,
+        why: Reason,
+        now: float,
+        retry_after: float | None,
+        *,
+        wait: float | None = None,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Move to OPEN, for *wait* seconds or as long as the backoff says, at least *retry_after* up to the cap."""
+        self._forget(now)
+        step = self.step if wait is not None else self._next_step(why)
+        at_least = min(retry_after or 0.0, self.settings.retry_after_cap)
+        if wait is None and _is_ours(self.settings.backoff):
+            wait = max(self.settings.backoff(step, self.rng), at_least)
+        self._move(
+            Open(self, why, now, wait), why, now, note=note, by=by, wait=wait, at_least=at_least, step=step
+        )
+
+    def set_wait(self, state: Open, seconds: float) -> None:
+        """Set the wait that a backoff in user code has computed."""
+        wanted = self.wait_wanted
+        if wanted is None or wanted[0] is not state:
+            return
+        _, event, at_least = wanted
+        wait = max(seconds, at_least)
+        state.shut_until = state.entered + wait
+        self.last_wait = wait
+        self.wait_wanted = None
+        self._announce(event, wait)
+
+    def _next_step(self, why: Reason) -> int:
+        kind = self.state.kind
+        if why is Reason.INCONCLUSIVE or (kind is State.OPEN and why is Reason.MANUAL):
+            return max(self.step, 1)
+        return self.step + 1
+
+    def _forget(self, now: float) -> None:
+        """Forget flapping when CLOSED ends after it lasted long enough."""
+        if self.state.kind is not State.CLOSED:
+            return
+        keep = self.settings.forget_after
+        if now - self.state.entered >= (self.last_wait if keep is None else keep):
+            self.step = 0
+
+    def _move(
+        self,
+        new: StateObject,
+        why: Reason,
+        now: float,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+        wait: float | None = None,
+        at_least: float = 0.0,
+        step: int | None = None,
+    ) -> None:
+        old = self.state
+        assert why in (Reason.MANUAL, Reason.RESTORED) or new.kind in AUTOMATIC[old.kind, why], (old.kind, why)
+        self._flush_wanted()
+        old.calm_until = -math.inf
+        old.fold()
+        if self.retired is not None:
+            self.retired.fold()
+        event = CircuitTransitioned(
+            name=self.name, at=now, old=old.kind, new=new.kind, reason=why, epoch=new.epoch,
+            step=self.step if step is None else step, totals=old.held(), wait=wait, note=note, by=by,
+        )  # fmt: skip
+        self.retired = old
+        self.step = event.step
+        self.last_wait = self.last_wait if wait is None else wait
+        self.epoch = new.epoch
+        self.state = new
+        self.counters.moved(event, now)
+        if isinstance(new, Open) and new.until == math.inf:
+            self.wait_wanted = (new, event, at_least)
+        else:
+            self._announce(event, wait)
+
+    def _flush_wanted(self) -> None:
+        if self.wait_wanted is not None:
+            event = self.wait_wanted[1]
+            self.wait_wanted = None
+            self._announce(event, None)
+
+    def _announce(self, event: CircuitTransitioned, wait: float | None) -> None:
+        event = replace(event, wait=wait) if wait != event.wait else event
+        if self.history is None:
+            self.history = deque(maxlen=HISTORY)
+        self.history.append(event)
+        if self.outbox.wants(CircuitTransitioned):
+            self.outbox.put(event)
+
+
+def _is_ours(backoff: object) -> bool:
+    return isinstance(backoff, (Constant, Exponential))
+
+
+def _later(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)

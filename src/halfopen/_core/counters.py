@@ -1,0 +1,101 @@
+"""What a breaker has counted since it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from halfopen._core.outcomes import Outcome
+from halfopen._core.states import Reason, Refusal, State
+
+if TYPE_CHECKING:
+    from halfopen._core.circuit import Report
+    from halfopen._core.events import CircuitTransitioned
+
+__all__ = ["Counters", "DurationSink"]
+
+
+class DurationSink(Protocol):
+    """Where durations go, for a histogram; called under the breaker's lock, so it only counts."""
+
+    def add(self, outcome: Outcome, durations: Sequence[float]) -> None:
+        """Count finished calls by their durations in seconds."""
+        ...
+
+
+class Counters:
+    """Sums that only grow."""
+
+    __slots__ = (
+        "abandoned", "durations", "estimate", "expired", "failures", "guests", "ignored", "last_error", "late_results",
+        "moves", "refusals_since_round", "rejected", "round_share", "seconds", "since",
+        "slow_failures", "slow_successes", "successes", "trial_failures", "trial_successes"
+    )  # fmt: skip
+
+    def __init__(self, now: float) -> None:
+        self.successes = self.failures = self.ignored = 0
+        self.slow_successes = self.slow_failures = 0
+        self.late_results = self.abandoned = self.expired = 0
+        self.trial_successes = self.trial_failures = 0
+        self.guests = 0
+        self.last_error: str | None = None
+        self.rejected: dict[Refusal, int] = {}
+        self.moves: dict[tuple[State, State, Reason], int] = {}
+        self.seconds: dict[State, float] = {}
+        self.since = now
+        self.durations: DurationSink | None = None
+        # The estimate of false refusals: a trapezoid between the success shares of two rounds of trial calls.
+        self.estimate = 0.0
+        self.refusals_since_round = 0
+        self.round_share = 0.0
+
+    def settled(self, report: Report) -> None:
+        """Count a call that was judged by itself."""
+        outcome = report.outcome
+        if outcome is Outcome.SUCCESS:
+            self.successes += 1
+            self.slow_successes += report.slow
+        elif outcome is Outcome.FAILURE:
+            self.failures += 1
+            self.slow_failures += report.slow
+            self.last_error = report.error
+        else:
+            self.ignored += 1
+        if self.durations is not None:
+            self.durations.add(outcome, (report.duration,))
+
+    def quiet_successes(self, durations: Sequence[float]) -> None:
+        """Count fast successes in one go."""
+        self.successes += len(durations)
+        if self.durations is not None:
+            self.durations.add(Outcome.SUCCESS, durations)
+
+    def reject(self, refusal: Refusal) -> None:
+        """Count a refusal."""
+        self.rejected[refusal] = self.rejected.get(refusal, 0) + 1
+        if refusal is Refusal.OPEN or refusal is Refusal.TRIAL_BUDGET:
+            self.refusals_since_round += 1
+
+    def trial(self, failed: bool) -> None:
+        """Count a finished trial call; an expired one has failed."""
+        if failed:
+            self.trial_failures += 1
+        else:
+            self.trial_successes += 1
+
+    def moved(self, event: CircuitTransitioned, now: float) -> None:
+        """Count a move and the time spent in the state that ended."""
+        key = (event.old, event.new, event.reason)
+        self.moves[key] = self.moves.get(key, 0) + 1
+        self.seconds[event.old] = self.seconds.get(event.old, 0.0) + (now - self.since)
+        self.since = now
+        if event.old is State.HALF_OPEN and event.totals.calls:
+            self._end_of_round(1 - event.totals.failures / event.totals.calls)
+        if State.CLOSED in (event.old, event.new):
+            self.round_share = 0.0
+            self.refusals_since_round = 0
+
+    def _end_of_round(self, share: float) -> None:
+        self.estimate += self.refusals_since_round * (self.round_share + share) / 2
+        self.round_share = share
+        self.refusals_since_round = 0

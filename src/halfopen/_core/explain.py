@@ -1,0 +1,100 @@
+"""One sentence for people: what the circuit does, since when, and why, with the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from halfopen._core.backoff import Backoff, Constant
+from halfopen._core.events import CircuitTransitioned
+from halfopen._core.settings import Settings
+from halfopen._core.snapshots import Snapshot
+from halfopen._core.states import Reason, State
+
+__all__ = ["explain"]
+
+
+def explain(look: Snapshot, settings: Settings, last: CircuitTransitioned | None, clock_time: Callable[[float], str]) -> str:
+    """Put the last decision and its arithmetic into one sentence; *clock_time* shows a Unix time."""
+    since = clock_time(look.since)
+    because = "" if last is None else _because(last, settings)
+    sentence = f"{_WORDS[look.state]} since {since}{because}"
+    following = _following(look, settings, clock_time)
+    return f"{sentence}; {following}" if following else sentence
+
+
+_WORDS = {
+    State.CLOSED: "closed",
+    State.OPEN: "open",
+    State.HALF_OPEN: "half-open",
+    State.RECOVERING: "recovering",
+    State.FORCED_OPEN: "forced open",
+    State.DISABLED: "disabled",
+    State.METRICS_ONLY: "observed only",
+}
+
+
+def _because(last: CircuitTransitioned, settings: Settings) -> str:
+    held = last.totals
+    if last.reason is Reason.MANUAL:
+        who = f" by {last.by}" if last.by else ""
+        return f" by order{who}" + (f": {last.note}" if last.note else "")
+    if last.reason is Reason.FAILURE_RATE:
+        limit = settings.failure_rate_threshold
+        return f" because {held.failures} of the last {held.calls} calls failed (limit {_percent(limit)})"
+    if last.reason is Reason.SLOW_CALL_RATE:
+        limit, slow = settings.slow_call_rate_threshold, settings.slow_call_duration
+        return (
+            f" because {held.slow} of the last {held.calls} calls took longer than {slow or 0:g} s"
+            f" (limit {_percent(limit)})"
+        )
+    if last.reason is Reason.FAILURE_COUNT:
+        return f" because {held.failures} calls failed (limit {settings.failure_count_threshold})"
+    if last.reason is Reason.CONSECUTIVE:
+        return f" because {settings.consecutive_failures} calls in a row failed"
+    return " because " + _plain_reason(last, settings)
+
+
+def _plain_reason(last: CircuitTransitioned, settings: Settings) -> str:
+    held, trials = last.totals, settings.half_open
+    return {
+        Reason.WAIT_ELAPSED: "the wait was over",
+        Reason.TRIAL_SUCCEEDED: f"{held.calls - held.failures} of {held.calls} trial calls succeeded",
+        Reason.TRIAL_FAILED: f"{_bad_trials(last)} of {held.calls} trial calls failed or were slow",
+        Reason.TRIAL_EXPIRED: f"a trial call did not report within {trials.trial_timeout:g} s",
+        Reason.INCONCLUSIVE: f"{trials.ignored_limit} trial calls gave no evidence",
+        Reason.MAX_DURATION: f"the trial round had no verdict after {trials.max_duration or 0:g} s",
+        Reason.RAMP_FINISHED: "the ramp was finished",
+        Reason.OVERRIDE_ENDED: "the end of an order had come",
+        Reason.RESTORED: "it was restored",
+    }.get(last.reason, last.reason.value)
+
+
+def _bad_trials(last: CircuitTransitioned) -> int:
+    held = last.totals
+    return held.failures + held.slow - held.slow_failures
+
+
+def _following(look: Snapshot, settings: Settings, clock_time: Callable[[float], str]) -> str:
+    if look.state is State.OPEN and look.remaining_wait is not None:
+        return f"next trial in {look.remaining_wait:.1f} s (step {look.step} of backoff {_backoff(settings.backoff)})"
+    if look.state is State.HALF_OPEN:
+        done = sum(slot.status in ("succeeded", "failed") for slot in look.trials)
+        running = sum(slot.status == "running" for slot in look.trials)
+        return f"{done} of {look.trial_limit} trial calls have reported, {running} running"
+    if look.state is State.RECOVERING and look.admitted_share is not None:
+        return f"{_percent(look.admitted_share)} of the calls are admitted"
+    if look.ends_at is not None:
+        return f"until {clock_time(look.ends_at)}"
+    if look.state in (State.CLOSED, State.METRICS_ONLY):
+        return f"{look.failures} of the last {look.calls} calls failed"
+    return ""
+
+
+def _backoff(backoff: Backoff) -> str:
+    if isinstance(backoff, Constant):
+        return f"of {backoff}"
+    return str(backoff) if type(backoff).__module__.startswith("halfopen.") else "of its own"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.3g} %"

@@ -1,0 +1,184 @@
+"""What a finished call says about the dependency: `Failures`, and the HTTP statuses it reads."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from halfopen._core.checking import Checks
+from halfopen._core.outcomes import Classified, Outcome
+from halfopen.errors import RejectedError
+
+__all__ = ["Failures", "failed_status", "http_status", "is_cancellation", "is_refusal", "retry_after"]
+
+Matcher = type[BaseException] | Callable[[Exception], bool]
+
+_STATUS_FAILS = frozenset({408, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """
+    Say which exceptions and results are failures.
+
+    In this order: what `ignore` names is ignored; what `on` does not name is a success; an exception that carries an
+    HTTP status is judged by it (408, 429 and 5xx are failures, every other status is an answer of a healthy service and
+    a success); the rest is a failure.
+
+    Args:
+        on: A class of exceptions, a predicate on the exception, or a tuple of them.
+        ignore: The same, for exceptions that are no evidence at all.
+        result: Predicate on the returned value that is True for a failure. `failed_status` fits HTTP responses.
+            Without it returned values are not looked at, except those handed to `Permit.result`, where a
+            response's status counts.
+
+    Raises:
+        ConfigError: An argument is of another form.
+    """
+
+    on: Matcher | tuple[Matcher, ...] = Exception
+    ignore: Matcher | tuple[Matcher, ...] = ()
+    result: Callable[[Any], bool] | None = None
+
+    def __post_init__(self) -> None:
+        checks = Checks()
+        _check_matchers(checks, "on", self.on)
+        _check_matchers(checks, "ignore", self.ignore)
+        checks.callable("result", self.result, optional=True)
+        checks.done()
+
+    @property
+    def judges_results(self) -> bool:
+        """Whether returned values of guarded functions are looked at."""
+        return self.result is not None
+
+    def of_exception(self, error: Exception, /) -> Classified:
+        """Judge a call that raised."""
+        if self.ignore and _matches(error, self.ignore):
+            return Outcome.IGNORED
+        if self.on is not Exception and not _matches(error, self.on):
+            return Outcome.SUCCESS
+        status = http_status(error)
+        if status is None:
+            later = getattr(error, "retry_after", None)
+            return Outcome.FAILURE, later if isinstance(later, (int, float)) else None
+        return _by_status(status, error)
+
+    def of_result(self, value: Any, /) -> Classified:
+        """Judge a call that returned."""
+        if self.result is not None:
+            return (Outcome.FAILURE, retry_after(value)) if self.result(value) else Outcome.SUCCESS
+        status = http_status(value)
+        return Outcome.SUCCESS if status is None else _by_status(status, value)
+
+
+def _check_matchers(checks: Checks, path: str, given: Any) -> None:
+    for matcher in given if isinstance(given, tuple) else (given,):
+        is_class = isinstance(matcher, type)
+        if not callable(matcher) or (is_class and not issubclass(matcher, BaseException)):
+            checks.wrong(path, matcher, "a class of exceptions, a predicate, or a tuple of them", "wrong_type")
+
+
+def _matches(error: Exception, matchers: Any) -> bool:
+    for matcher in matchers if isinstance(matchers, tuple) else (matchers,):
+        if isinstance(matcher, type):
+            if isinstance(error, matcher):
+                return True
+        elif matcher(error):
+            return True
+    return False
+
+
+def _by_status(status: int, carrier: Any) -> Classified:
+    if status in _STATUS_FAILS or status >= 500:
+        return Outcome.FAILURE, retry_after(carrier)
+    return Outcome.SUCCESS
+
+
+def failed_status(value: Any) -> bool:
+    """Say whether *value* is a response that tells of an ill service: 408, 429 or 5xx."""
+    status = http_status(value)
+    return status is not None and (status in _STATUS_FAILS or status >= 500)
+
+
+def http_status(carrier: Any) -> int | None:
+    """Return the HTTP status (100–599) that an exception or a response carries, if any."""
+    response = _attribute(carrier, "response")
+    candidates = [(response, "status_code"), (response, "status")] if response is not None else []
+    candidates += [(carrier, "status_code"), (carrier, "status"), (carrier, "code")]
+    for holder, name in candidates:
+        value = _attribute(holder, name)
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+            return int(value)
+    return None
+
+
+def retry_after(carrier: Any, now: Callable[[], float] = time.time) -> float | None:
+    """
+    Return the seconds that a Retry-After header asks for, given in seconds or as an HTTP date.
+
+    Args:
+        carrier: An exception with `.response.headers` or `.headers`, or a response with `.headers`.
+        now: Returns Unix time, to which a date is compared.
+
+    Returns:
+        Seconds of at least 0, or None where there is no such header or it cannot be read (RFC 9110, 10.2.3).
+    """
+    for holder in (_attribute(carrier, "response"), carrier):
+        value = _header(_attribute(holder, "headers"))
+        if value is not None:
+            return _seconds(value.strip(), now)
+    return None
+
+
+def _header(headers: Any) -> str | None:
+    get = _attribute(headers, "get")
+    if not callable(get):
+        return None
+    for name in ("retry-after", "Retry-After"):
+        value = get(name)
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _seconds(value: str, now: Callable[[], float]) -> float | None:
+    if value.isascii() and value.isdigit():
+        seconds = float(value)
+        return seconds if math.isfinite(seconds) else None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(parsedate_to_datetime(value).timestamp() - now(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    # A property may raise: httpx's `.request` and `.response` do where there is none.
+    try:
+        return getattr(holder, name, None)
+    except Exception:
+        return None
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Say whether an inner policy refused the call: the dependency was not asked."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_refusal(inner) for inner in error.exceptions)
+    return isinstance(error, RejectedError)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Say whether *error* is asyncio's or trio's way of cancelling a task."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_cancellation(inner) for inner in error.exceptions)
+    for module, name in (("asyncio", "CancelledError"), ("trio", "Cancelled")):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(error, getattr(loaded, name)):
+            return True
+    return False
