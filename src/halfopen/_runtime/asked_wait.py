@@ -1,0 +1,101 @@
+"""Read from an error or a response how long the dependency asks to be left alone, without knowing its library."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+__all__ = ["NEVER", "asked_wait", "parse_retry_after"]
+
+NEVER = math.inf
+"""The dependency asks not to be tried again."""
+
+_PUSHBACK = "grpc-retry-pushback-ms"
+
+
+def asked_wait(source: object, wall: float) -> float | None:
+    """
+    Return the seconds that *source* asks to wait, `NEVER` if it asks not to be tried again, None if it does not say.
+
+    Looked at, in this order: gRPC's pushback (``grpc-retry-pushback-ms`` in `trailing_metadata()`; negative or
+    unreadable means never, gRFC A6), `source.retry_after`, `source.headers` and `source.response.headers` with
+    ``Retry-After`` (RFC 9110, section 10.2.3: seconds or a date).
+
+    Args:
+        source: An exception or a response.
+        wall: Present Unix time, for dates.
+    """
+    pushback = _pushback(source)
+    if pushback is not None:
+        return pushback
+    own = parse_retry_after(_attribute(source, "retry_after"), wall)
+    if own is not None:
+        return own
+    for place in (source, _attribute(source, "response")):
+        found = parse_retry_after(_header(_attribute(place, "headers")), wall)
+        if found is not None:
+            return found
+    return None
+
+
+def parse_retry_after(value: object, wall: float) -> float | None:
+    """Return a Retry-After (number, text, date or timedelta) as seconds from now, at least 0; None if it is none."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        value = _of_text(value.strip(), wall)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return max(float(value), 0.0)
+
+
+def _of_text(text: str, wall: float) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    # Costs milliseconds to import, and few servers send dates.
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).timestamp() - wall
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _pushback(source: object) -> float | None:
+    read = _attribute(source, "trailing_metadata")
+    try:
+        pairs = dict(read() if callable(read) else read or ())
+        value: Any = pairs.get(_PUSHBACK)
+    except Exception:
+        return None
+    if value is None:
+        return None
+    try:
+        milliseconds = int(value)
+    except (TypeError, ValueError):
+        return NEVER
+    return NEVER if milliseconds < 0 else milliseconds / 1000
+
+
+def _header(headers: Any) -> object:
+    for key in ("Retry-After", "retry-after"):
+        try:
+            value: object = headers.get(key)
+        except Exception:
+            return None
+        if value is not None:
+            return value
+    return None
+
+
+def _attribute(source: object, name: str) -> Any:
+    # Properties of foreign errors may raise: httpx's `request` does, for one.
+    try:
+        return getattr(source, name, None)
+    except Exception:
+        return None
