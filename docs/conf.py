@@ -25,7 +25,7 @@ autodoc_typehints_format = "short"
 autodoc_class_signature = "separated"
 autodoc_preserve_defaults = True
 napoleon_use_ivar = True
-default_role = "any"
+default_role = "code"  # docstrings put names between single backticks
 
 html_theme = "furo"
 html_title = "halfopen"

@@ -166,6 +166,10 @@ def test_every_folder_of_modules_is_a_package_that_the_layers_see() -> None:
 # Packing
 
 
+def test_the_package_knows_its_own_version() -> None:
+    assert PROJECT["project"]["version"] == halfopen.__version__
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel from a copy of what it needs."""
