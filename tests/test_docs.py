@@ -79,6 +79,36 @@ def test_the_python_blocks_of_a_page_run_in_order(
             _check_session(block, page, path)
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if any("def test_" in block.body for _, block in of("python", [path]))], ids=named
+)
+def test_the_tests_that_a_page_shows_pass_with_the_plug_in(path: Path, tmp_path: Path) -> None:
+    shown = "\n".join(block.body for _, block in of("python", [path]))
+    (tmp_path / "test_page.py").write_text(shown, encoding="utf-8")
+
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-W",
+            "error",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            tmp_path,
+            tmp_path,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == ran.returncode, ran.stdout + ran.stderr
+
+
 def _check_session(block: Block, page: types.ModuleType, path: Path) -> None:
     session = doctest.DocTestParser().get_doctest(block.body, page.__dict__, path.name, str(path), block.line - 1)
     said: list[str] = []
