@@ -283,3 +283,24 @@ def test_each_changelog_fragment_is_of_a_known_kind() -> None:
     assert [] == [
         path.name for path in fragments if not re.fullmatch(rf"\+?[\w-]+\.(?:{'|'.join(kinds)})\.md", path.name)
     ]
+
+
+# Commands
+
+
+def test_every_make_target_explains_itself() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^\.PHONY: (\S+)", makefile, re.MULTILINE))
+
+    explained = set(re.findall(r"^([a-z-]+):.*## \S", makefile, re.MULTILINE))
+
+    assert targets == explained
+    assert {"help", "demo", "test", "check", "bench", "rivals", "docs"} <= explained
+
+
+def test_the_scripts_are_executable_and_parse() -> None:
+    for name, shell in ((".ci/run", "bash"), ("tools/find-python", "sh")):
+        parsed = subprocess.run([shell, "-n", ROOT / name], capture_output=True, text=True, check=False)
+
+        assert (0, "") == (parsed.returncode, parsed.stderr)
+        assert os.access(ROOT / name, os.X_OK)
