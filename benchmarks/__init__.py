@@ -1,0 +1,1 @@
+"""What halfopen costs, beside a bare call and the other libraries."""
