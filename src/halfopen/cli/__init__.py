@@ -1,0 +1,98 @@
+"""
+The command `halfopen`: one group, its subcommands loaded when they are called.
+
+Exit codes, the same for every subcommand:
+
+| code | meaning |
+|--:|---|
+| 0 | done, and every promise kept |
+| 1 | done, but a promise was broken or a check failed |
+| 2 | bad input: nothing was started; one line says what to do |
+| 130 | interrupted (Ctrl-C) |
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import click
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "demo": ("halfopen.cli.demo:demo", "Play a partner's bad day over real HTTP, and prove that nothing is lost."),
+}
+"""Subcommand → where it lives (``module:attribute``) and its line in ``--help``."""
+
+_EPILOG = (
+    "Exit codes: 0 done and every promise kept; 1 a promise was broken or a check failed; "
+    "2 bad input, nothing was started; 130 interrupted."
+)
+
+
+def _without_click() -> None:
+    print("halfopen: the command line needs click; run: pip install 'halfopen[cli]'", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _group() -> click.Group:
+    import click
+
+    class LazyGroup(click.Group):
+        """A group that imports a subcommand when it is called, not to list it."""
+
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return sorted(COMMANDS)
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            if cmd_name not in COMMANDS:
+                return None
+            module, attribute = COMMANDS[cmd_name][0].split(":")
+            command: click.Command = getattr(import_module(module), attribute)
+            return command
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            click.echo(f"halfopen {_version()}")
+            ctx.exit()
+
+    group = LazyGroup(
+        "halfopen",
+        help="Circuit breakers and resilience policies for Python: what to run, watch and try.",
+        epilog=_EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    group.params.append(
+        click.Option(
+            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show_version,
+            help="Show the version and exit.",
+        )
+    )  # fmt: skip
+    return group
+
+
+def _version() -> str:
+    try:
+        return version("halfopen")
+    except PackageNotFoundError:
+        return "(not installed: running from a source tree)"
+
+
+def _main() -> Any:
+    try:
+        return _group()
+    except ModuleNotFoundError as missing:
+        if missing.name != "click":
+            raise
+        return _without_click
+
+
+main: click.Group = _main()

@@ -1,0 +1,147 @@
+"""What is known about one variant of the story, as plain data, while it runs and when it has ended."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from halfopen.cli.demo.hub import Ledger
+
+__all__ = ["Account", "Books", "rounds_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """
+    What the partner says, compared with what the hub accepted. Times are seconds of the story.
+
+    Attributes:
+        condition, since: What it is like, and since when.
+        sick_hits: Requests that arrived while it was down or cold.
+        falls: How often it fell over after it had come back.
+        lost: Messages the hub takes for delivered and the partner does not have.
+        duplicates: Messages that it took and was sent again.
+        altered: Messages whose content is not what the hub accepted.
+    """
+
+    condition: str
+    since: float
+    arrivals: int
+    sick_hits: int
+    falls: int
+    ill_since: float | None
+    well_since: float | None
+    rescued: bool
+    delivered: int
+    duplicates: int
+    lost: int = 0
+    altered: int = 0
+
+    @classmethod
+    def read(cls, page: dict[str, Any], ledger: Ledger | None = None) -> Books:
+        """Read a page of the partner; with a *ledger*, a whole one, compare the two."""
+        lost = altered = 0
+        if ledger is not None:
+            has: dict[str, str] = page["accepted"]
+            lost = sum(1 for message_id in ledger.delivered if message_id not in has)
+            altered = sum(1 for message_id, digest in has.items() if ledger.accepted.get(message_id) != digest)
+        known = {name: page[name] for name in cls.__slots__ if name in page}
+        return cls(**known, lost=lost, altered=altered)
+
+    def outage(self, now: float) -> float | None:
+        """Return how long the partner was ill, until *now* if it still is; None before it was."""
+        if self.ill_since is None:
+            return None
+        return (now if self.well_since is None else self.well_since) - self.ill_since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """
+    One variant of the story. Times are seconds of the story, refusals excepted: seconds of the watch.
+
+    Attributes:
+        delivered: Messages the partner said it took.
+        given_up: Messages that ran out of attempts and wait for a person.
+        outstanding: Messages that the hub still keeps.
+        rounds: Requests made in each half-open round.
+        books: The partner's side; None where the partner is not ours.
+    """
+
+    variant: str
+    now: float
+    circuit: str
+    accepted: int
+    delivered: int
+    given_up: int
+    outstanding: int
+    sends: int
+    failed: int
+    refused: int
+    refusal_median: float | None
+    last_delivery: float
+    last_error: str
+    rounds: tuple[int, ...]
+    books: Books | None
+    final: bool
+
+    @classmethod
+    def of(
+        cls, variant: str, now: float, circuit: str, ledger: Ledger, books: Books | None,
+        *, rounds: tuple[int, ...] = (), final: bool = False,
+    ) -> Account:  # fmt: skip
+        """Take stock. The refusal median, which costs a sort, is for final accounts."""
+        times = ledger.refusal_times
+        return cls(
+            variant=variant,
+            now=now,
+            circuit=circuit,
+            accepted=len(ledger.accepted),
+            delivered=len(ledger.delivered),
+            given_up=len(ledger.given_up),
+            outstanding=ledger.outstanding,
+            sends=ledger.sends,
+            failed=ledger.failed,
+            refused=ledger.refused,
+            refusal_median=statistics.median(times) if final and times else None,
+            last_delivery=ledger.last_delivery,
+            last_error=ledger.last_error,
+            rounds=rounds,
+            books=books,
+            final=final,
+        )
+
+    @property
+    def outage(self) -> float | None:
+        """Return how long the partner was ill, so far."""
+        return None if self.books is None else self.books.outage(self.now)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def restore(cls, plain: dict[str, Any]) -> Account:
+        """Read what `plain` wrote."""
+        books = plain["books"]
+        rest = {**plain, "rounds": tuple(plain["rounds"]), "books": None if books is None else Books(**books)}
+        return cls(**rest)
+
+
+def rounds_of(starts: list[float], moves: list[tuple[float, str]]) -> tuple[int, ...]:
+    """
+    Return how many requests were started in each half-open round.
+
+    Args:
+        starts: When each request began, on the monotonic clock.
+        moves: When the circuit moved, on the same clock, and to which state.
+    """
+    counts = []
+    for index, (begin, state) in enumerate(moves):
+        if state != "half_open":
+            continue
+        # A straggler of a failed round belongs to it, so a round lasts until the next one or until the circuit closes.
+        end = next((at for at, later in moves[index + 1 :] if later in ("half_open", "closed")), float("inf"))
+        counts.append(sum(1 for at in starts if begin <= at < end))
+    return tuple(counts)

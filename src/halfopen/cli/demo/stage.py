@@ -1,0 +1,172 @@
+"""The stage: start the processes, play all variants at once, show them, take stock, clean up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import halfopen
+from halfopen.cli.demo.account import Account
+from halfopen.cli.demo.child import PartnerProcess
+from halfopen.cli.demo.errors import Broken
+from halfopen.cli.demo.guards import Variant, breaker_of
+from halfopen.cli.demo.messages import Message, messages
+from halfopen.cli.demo.narrator import Narrator
+from halfopen.cli.demo.play import Comparison, Play, letters_of
+from halfopen.cli.demo.scene import Camera
+from halfopen.cli.demo.screen import Screen
+from halfopen.cli.demo.story import Pace, Story
+from halfopen.cli.demo.wire import Endpoint
+
+__all__ = ["Ending", "Options", "perform"]
+
+_FRAME = 0.1
+_LONGEST = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """
+    What the caller of the demo chose.
+
+    Attributes:
+        speed: Seconds of the story in one of the watch.
+        partner: URL of a real partner; None plays the story with ours.
+        directory: Where the messages are; None invents them.
+        count: How many invented messages a real partner gets.
+        compare: Play the comparisons as well.
+        sabotage: ``lose`` or ``repeat`` a message, to see a promise break.
+    """
+
+    speed: float
+    seed: int = 7
+    port: int = 0
+    partner: str | None = None
+    directory: Path | None = None
+    count: int = 100
+    compare: bool = True
+    sabotage: str | None = None
+
+    @property
+    def story(self) -> Story:
+        """Return the script; a real partner has none, and nobody hurries it."""
+        if self.partner is None:
+            return Story()
+        return Story(accept_until=_LONGEST, ends_at=_LONGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How it ended: the accounts, halfopen's last, and whether somebody broke it off."""
+
+    accounts: tuple[Account, ...]
+    interrupted: bool
+
+    @property
+    def ours(self) -> Account:
+        """Return halfopen's account."""
+        return self.accounts[-1]
+
+    @property
+    def others(self) -> tuple[Account, ...]:
+        """Return the comparisons."""
+        return self.accounts[:-1]
+
+
+def perform(options: Options, screen: Screen) -> Ending:
+    """
+    Play the story, or send to a real partner; Ctrl-C ends it at once.
+
+    Raises:
+        BadInput: It cannot begin.
+        Broken: A process of the demo has gone.
+    """
+    with ExitStack() as cleanup:
+        show = _Show(options, cleanup)
+        interrupted = False
+        try:
+            show.run(screen)
+        except KeyboardInterrupt:
+            interrupted = True
+        return show.end(interrupted)
+
+
+class _Show:
+    def __init__(self, options: Options, cleanup: ExitStack) -> None:
+        self._story, self._pace = options.story, Pace(options.speed)
+        self._narrator = Narrator(self._story, self._pace)
+        self._breaker = breaker_of(self._story, self._pace, options.seed)
+        arriving = _arriving(options)
+        partner, endpoint = _partner(options, cleanup)
+        self._play = Play(
+            Variant.HALFOPEN, self._breaker, endpoint, arriving, self._story, self._pace,
+            partner=partner, repeat=options.sabotage == "repeat",
+        )  # fmt: skip
+        title = str(endpoint) if partner is None else "a partner's bad day"
+        self._camera = Camera(title, self._breaker, self._story, self._pace)
+        self._comparisons = _comparisons(options, cleanup)
+        self._breaker.subscribe(self._moved, halfopen.CircuitTransitioned)
+        cleanup.callback(self._play.hub.stop)
+
+    def run(self, screen: Screen) -> None:
+        for comparison in self._comparisons:
+            comparison.wait_until_ready()
+        for comparison in self._comparisons:
+            comparison.start()
+        self._play.start()
+        with screen:
+            while not (self._play.over and all(comparison.over for comparison in self._comparisons)):
+                self._frame(screen)
+                time.sleep(_FRAME)
+            self._frame(screen)
+
+    def end(self, interrupted: bool) -> Ending:
+        ours = self._play.finish()
+        others = [account for comparison in self._comparisons if (account := comparison.look()) is not None]
+        if not interrupted and sum(account.final for account in others) < len(self._comparisons):
+            raise Broken("a story without halfopen ended in the middle; run the demo again, or --no-compare")
+        return Ending((*others, ours), interrupted)
+
+    def _frame(self, screen: Screen) -> None:
+        if self._play.over:
+            self._play.finish()
+        account = self._play.look(fresh=self._narrator.behind)
+        self._narrator.look(account)
+        others = tuple((each.variant.shown, each.look()) for each in self._comparisons)
+        screen.show(self._camera.take(account, others, self._narrator.lines))
+
+    def _moved(self, event: halfopen.CircuitTransitioned) -> None:
+        self._play.moves.append((event.at, str(event.new)))
+        self._narrator.moved(event)
+        self._camera.moved(event)
+
+
+def _arriving(options: Options) -> Iterator[Message]:
+    if options.partner is None:
+        return messages(letters_of(options.directory, options.seed, again=True))
+    letters = letters_of(options.directory, options.seed, again=False)
+    return messages(islice(letters, options.count) if options.directory is None else letters)
+
+
+def _partner(options: Options, cleanup: ExitStack) -> tuple[PartnerProcess | None, Endpoint]:
+    if options.partner is not None:
+        endpoint = Endpoint.of(options.partner)
+        endpoint.check()
+        return None, endpoint
+    partner = PartnerProcess(options.speed, port=options.port, lose=options.sabotage == "lose")
+    cleanup.callback(partner.stop)
+    return partner, partner.endpoint
+
+
+def _comparisons(options: Options, cleanup: ExitStack) -> Sequence[Comparison]:
+    if options.partner is not None or not options.compare:
+        return ()
+    comparisons = []
+    for variant in (Variant.NONE, Variant.NAIVE):
+        comparisons.append(Comparison(variant, options.speed, options.seed, options.directory))
+        cleanup.callback(comparisons[-1].stop)
+    return comparisons
