@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rivals import interrupts
 from rivals.adapters import Adapter, Guard, Wishes
 
 __all__ = ["Call", "Down", "NeverSent", "Stage", "Verdict", "fails", "passes"]
@@ -147,7 +147,6 @@ class Stage:
                 _in_a_loop_without_signal_handling(self._arun(call))
         except BaseException as raised:
             call.raised = raised
-        _arm(0.0)
         call.finished.set()
         return call
 
@@ -193,10 +192,11 @@ class Stage:
     def _run(self, call: Call) -> None:
         began = time.monotonic()
         try:
-            _arm(call.interrupt_after)
+            interrupts.arm(call.interrupt_after)
             self._guarded(call)
-            _arm(0.0)
+            interrupts.disarm()
         except BaseException as raised:
+            interrupts.disarm()
             call.raised = raised
             raise
         finally:
@@ -206,10 +206,11 @@ class Stage:
     async def _arun(self, call: Call) -> None:
         began = time.monotonic()
         try:
-            _arm(call.interrupt_after)
+            interrupts.arm(call.interrupt_after)
             await self._guarded(call)
-            _arm(0.0)
+            interrupts.disarm()
         except BaseException as raised:
+            interrupts.disarm()
             call.raised = raised
             raise
         finally:
@@ -240,11 +241,6 @@ class Stage:
         if call.error is not None:
             raise call.error
         return "answer"
-
-
-def _arm(seconds: float) -> None:
-    if threading.current_thread() is threading.main_thread():
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _in_a_loop_without_signal_handling(main: Coroutine[Any, Any, None]) -> None:

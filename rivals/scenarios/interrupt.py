@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections.abc import Callable
 
+from rivals import interrupts
 from rivals.stage import Call, Down, Stage, Verdict, fails, passes
 
 FAULT = "A KeyboardInterrupt during the trial call closes or re-opens the circuit, or one at a bad instant wedges it."
@@ -19,7 +19,7 @@ ROUND = 10  # interrupts per breaker
 
 
 def play(stage: Stage) -> Verdict:
-    signal.signal(signal.SIGALRM, _interrupt)
+    interrupts.install()
     return _one(stage) or _storm(stage) or passes(f"no evidence; {STORM} at random instants survived")
 
 
@@ -51,7 +51,7 @@ def _storm(stage: Stage) -> Verdict | None:
         time.sleep(0.006)
         stage.call_here(Call(interrupt_after=chance.uniform(2e-6, 60e-6)))
         if number % ROUND == 0 and not _recovers(stage):
-            return fails(f"wedged by one of the first {number} interrupts at random instants")
+            return fails("wedged by an interrupt at a bad instant")
     return None
 
 
@@ -66,7 +66,3 @@ def _within(limit: float, condition: Callable[[], bool]) -> bool:
             return True
         time.sleep(0.01)
     return False
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
