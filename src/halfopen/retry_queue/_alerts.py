@@ -1,0 +1,137 @@
+"""Alerts: once per transition, off the sending path, harmless when a listener fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from halfopen._runtime.clock import Clock
+
+__all__ = ["AlertKind", "Alerts", "QueueAlert"]
+
+_LOG = logging.getLogger("halfopen.retry_queue")
+
+AlertKind = Literal[
+    "opened",
+    "reopened",
+    "closed",
+    "drained",
+    "inconclusive",
+    "lane_held",
+    "security",
+    "error",
+    "dead",
+    "expiring",
+    "receipt_overdue",
+    "store_unavailable",
+    "store_available",
+    "clock_stepped",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAlert:
+    """
+    Something a person may want to know.
+
+    Attributes:
+        at: Unix time.
+        more: Alerts of the same kind and lane that were not told since the last one.
+    """
+
+    kind: AlertKind
+    lane: str | None
+    message_id: str | None
+    detail: str
+    at: float
+    more: int = 0
+
+
+class Alerts:
+    """
+    Tells listeners, on a thread of its own; the queue never waits for them.
+
+    Args:
+        interval: Seconds within which a second alert of the same kind and lane is only counted.
+        room: Alerts that may wait for slow listeners; older ones are dropped then.
+    """
+
+    def __init__(self, clock: Clock, *, interval: float = 60.0, room: int = 1000) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._waiting: deque[QueueAlert] = deque(maxlen=room)
+        self._listeners: tuple[Callable[[QueueAlert], object], ...] = ()
+        self._told: dict[tuple[str, str | None], tuple[float, int]] = {}
+        self._wake = threading.Condition(threading.Lock())
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._idle = True
+
+    def subscribe(self, listener: Callable[[QueueAlert], object]) -> Callable[[], None]:
+        """Call *listener* with every alert; return what ends that."""
+        with self._wake:
+            self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            with self._wake:
+                self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return end
+
+    def tell(
+        self, kind: AlertKind, *, lane: str | None = None, message_id: str | None = None, detail: str = ""
+    ) -> None:
+        """Raise an alert; returns at once."""
+        alert = QueueAlert(kind=kind, lane=lane, message_id=message_id, detail=detail, at=self._clock.wall())
+        with self._wake:
+            if not self._listeners or (fresh := self._limited(alert)) is None:
+                return
+            self._waiting.append(fresh)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="halfopen-alerts", daemon=True)
+                self._thread.start()
+            self._wake.notify_all()
+
+    def _limited(self, alert: QueueAlert) -> QueueAlert | None:
+        now, key = self._clock.monotonic(), (alert.kind, alert.lane)
+        last, more = self._told.get(key, (float("-inf"), 0))
+        if now - last < self._interval:
+            self._told[key] = (last, more + 1)
+            return None
+        self._told[key] = (now, 0)
+        return replace(alert, more=more)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._idle = not self._waiting
+                self._wake.notify_all()
+                while not self._waiting:
+                    if self._closing:
+                        return
+                    self._wake.wait()
+                self._idle = False
+                alert, listeners = self._waiting.popleft(), self._listeners
+            for listener in listeners:
+                try:
+                    listener(alert)
+                except Exception:
+                    _LOG.exception("a listener for alerts of the retry queue raised")
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until every alert raised so far was told; return False if that took too long."""
+        with self._wake:
+            return self._wake.wait_for(lambda: self._idle and not self._waiting, timeout)
+
+    def close(self) -> None:
+        """Tell what waits, then end the thread."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5.0)

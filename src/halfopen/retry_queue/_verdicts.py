@@ -1,0 +1,45 @@
+"""What the processes that share a store tell one another about a lane's breaker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from halfopen._core.states import State
+
+__all__ = ["SharedVerdict", "pack", "unpack"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedVerdict:
+    """
+    A breaker's snapshot as the lane's row has it.
+
+    Attributes:
+        by: The process that wrote it.
+        time: When, Unix seconds.
+    """
+
+    by: str
+    state: State
+    time: float
+    snapshot: Mapping[str, Any]
+
+
+def pack(by: str, snapshot: Mapping[str, Any]) -> str:
+    """Return the text for the lane's row."""
+    return json.dumps({"by": by, "snapshot": snapshot})
+
+
+def unpack(text: str | None) -> SharedVerdict | None:
+    """Read it back; None if there is none or another version wrote it."""
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+        snapshot = data["snapshot"]
+        return SharedVerdict(str(data["by"]), State(snapshot["state"]), float(snapshot["time"]), snapshot)
+    except (ValueError, KeyError, TypeError):
+        return None

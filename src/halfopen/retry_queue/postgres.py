@@ -1,0 +1,277 @@
+"""The engine for many machines: PostgreSQL 13 or later through psycopg 3."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import psycopg
+
+from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+
+from . import _sql
+from ._bodies import Bodies
+from ._errors import StoreUnavailableError
+from ._group_commit import GroupCommit, Ticket, Transaction
+from ._inspection import Reader
+from ._operations import Dialect
+from ._store import Store
+from ._table_bodies import TABLE, TableBodies
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Any]
+_CHANNEL = "halfopen_queue"
+# One after the other, or two processes that start together make the same tables.
+_SCHEMA_LOCK = 0x68616C66
+
+
+class PostgresStore(Store):
+    """
+    A store in one schema of a PostgreSQL database.
+
+    Times come from the server's clock, so that machines need not agree. Workers are woken by NOTIFY; polling is the
+    safety net.
+
+    Args:
+        conninfo: What psycopg connects to.
+        schema: Where the tables are; made if it does not exist.
+        inline: Bytes up to which a body is kept in its row.
+        bodies: Where larger ones go; by default pieces in a table.
+        poll: Seconds between looks without a notification.
+        clock: For tests: replaces the server's clock.
+
+    Raises:
+        StoreUnavailableError: The server cannot be reached, or is older than 13.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        schema: str = "halfopen",
+        inline: int = 65_536,
+        bodies: Bodies | None = None,
+        poll: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", schema):
+            raise ValueError(f"schema is a plain identifier, not {schema!r}")
+        self.name = "postgres"
+        self.inline = inline
+        self.bodies = bodies or TableBodies(self._borrowed)
+        self.dialect = Dialect(
+            lock_lane=" FOR NO KEY UPDATE SKIP LOCKED",
+            lock_rows=" FOR UPDATE SKIP LOCKED",
+            lease_over="lease_until <= :now",
+            insert=_insert,
+            lock_stream=_lock_stream,
+        )
+        self._conninfo = conninfo
+        self._schema = schema
+        self._poll = poll
+        self._clock = clock
+        self._offset = 0.0
+        self._open()
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
+        self._idle: list[Connection] = []
+        self._idle_lock = threading.Lock()
+        try:
+            self._create()
+        except psycopg.Error as error:
+            raise StoreUnavailableError(f"PostgreSQL: {error}") from error
+        self._commits = GroupCommit(self._connect_writer, _unavailable, name="postgres-writer")
+
+    def _create(self) -> None:
+        with self._connect() as connection, connection.transaction():
+            if connection.info.server_version < 130_000:
+                raise StoreUnavailableError(
+                    f"PostgreSQL 13 is needed, this is {connection.info.server_version // 10_000}"
+                )
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+            if connection.execute("SELECT to_regclass('payload_chunks')").fetchone() != (None,):
+                return
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            connection.execute(_sql.schema(_sql.POSTGRES_TYPES))
+            connection.execute(TABLE)
+
+    def _connect(self) -> Connection:
+        return psycopg.connect(
+            self._conninfo, autocommit=True, options=f"-c search_path={self._schema}", application_name="halfopen"
+        )
+
+    def _connect_writer(self) -> _Writer:
+        return _Writer(self._connect(), self)
+
+    def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
+        self._after_fork()
+        return self._commits.submit(operation)
+
+    def read(self, operation: Callable[[Reader], T]) -> T:
+        self._after_fork()
+        try:
+            with self._borrowed() as connection:
+                return operation(_Cursor(connection, self.now()))
+        except psycopg.Error as error:
+            raise StoreUnavailableError(f"PostgreSQL: {error}") from error
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[Connection]:
+        with self._idle_lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None or connection.closed or connection.broken:
+            connection = self._connect()
+        try:
+            yield connection
+        except psycopg.OperationalError:
+            connection.close()
+            raise
+        finally:
+            if not connection.closed:
+                with self._idle_lock:
+                    self._idle.append(connection)
+
+    def now(self) -> float:
+        """Return the server's time, as far as the last transaction told it."""
+        return self._clock.wall() if self._clock is not None else SYSTEM_CLOCK.wall() + self._offset
+
+    def server_time(self, told: float) -> float:
+        """Note what the server's clock said; return the time to use."""
+        if self._clock is not None:
+            return self._clock.wall()
+        self._offset = told - SYSTEM_CLOCK.wall()
+        return told
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            # Closing the parent's connections here would end its sessions.
+            self._abandoned = (self._idle, self._commits)
+            self._open()
+
+    def watch(self, changed: Callable[[set[str] | None], object], stop: Callable[[float], bool]) -> None:
+        """Listen for lanes others touched; after so many quiet seconds, or a lost connection, any may have changed."""
+        while not stop(0.0):
+            try:
+                with self._connect() as connection:
+                    connection.execute(f"LISTEN {_CHANNEL}")
+                    changed(None)
+                    self._listen(connection, changed, stop)
+            except psycopg.Error:
+                if stop(1.0):
+                    return
+
+    def _listen(
+        self, connection: Connection, changed: Callable[[set[str] | None], object], stop: Callable[[float], bool]
+    ) -> None:
+        quiet = 0.0
+        while not stop(0.0):
+            news = {notice.payload for notice in connection.notifies(timeout=0.25, stop_after=1)}
+            quiet = 0.0 if news else quiet + 0.25
+            if news:
+                changed(news)
+            elif quiet >= self._poll:
+                quiet = 0.0
+                changed(None)
+
+    def lease_prefix(self) -> str:
+        """Leases run on the server's clock."""
+        return "server"
+
+    def close(self) -> None:
+        """Commit what waits and close every connection."""
+        if self._pid != os.getpid():
+            return
+        self._commits.close()
+        with self._idle_lock:
+            while self._idle:
+                self._idle.pop().close()
+
+
+@lru_cache(maxsize=512)
+def _spelled(sql: str) -> str:
+    """Turn `:name` into `%(name)s`."""
+    return re.sub(r"(?<![:\w]):([a-z_]+)", r"%(\1)s", sql)
+
+
+class _Cursor:
+    __slots__ = ("_connection", "lease_now", "notices", "now", "row_lock")
+
+    def __init__(self, connection: Connection, now: float) -> None:
+        self._connection = connection
+        self.now = now
+        self.lease_now = now
+        self.row_lock = " FOR UPDATE"
+        self.notices: set[str] = set()
+
+    def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
+        return self._connection.execute(_spelled(sql), parameters or {}).rowcount
+
+    def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        return self._connection.execute(_spelled(sql), parameters or {}).fetchall()
+
+    def notify(self, lane: str) -> None:
+        self.notices.add(lane)
+
+
+class _Writer:
+    def __init__(self, connection: Connection, store: PostgresStore) -> None:
+        self._connection = connection
+        self._store = store
+        self._cursor: _Cursor | None = None
+
+    def begin(self) -> Transaction:
+        answers = self._connection.execute("BEGIN; SELECT extract(epoch FROM clock_timestamp())::float8")
+        answers.nextset()
+        told = answers.fetchone()
+        self._cursor = _Cursor(self._connection, self._store.server_time(told[0] if told else 0.0))
+        return self._cursor
+
+    def commit(self) -> None:
+        if self._cursor is not None and self._cursor.notices:
+            self._connection.execute(
+                "SELECT pg_notify(%s, lane) FROM unnest(%s::text[]) AS lane", (_CHANNEL, sorted(self._cursor.notices))
+            )
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._connection.close()
+
+
+_INSERT = """
+WITH l AS (INSERT INTO lanes (lane) VALUES (:lane) ON CONFLICT DO NOTHING),
+     m AS (INSERT INTO messages (id, lane, stream, stream_mode, kind, size, digest, created, deadline, due, resubmit_of)
+           VALUES (:id, :lane, :stream, :stream_mode, :kind, :size, :digest, :created, :deadline, :created,
+                   :resubmit_of)
+           ON CONFLICT (id) DO NOTHING RETURNING seq)
+INSERT INTO payloads (seq, headers, body, file, mic) SELECT seq, :headers, :body, :file, :mic FROM m RETURNING seq"""
+
+
+def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
+    rows = transaction.rows(_INSERT, values)
+    return rows[0][0] if rows else None
+
+
+def _lock_stream(transaction: Transaction, lane: str, stream: str) -> None:
+    # Numbers are not given in the order of commits: a later message could be seen before an earlier one.
+    transaction.rows("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))", {"key": f"{lane}\x1f{stream}"})
+
+
+def _unavailable(error: Exception) -> StoreUnavailableError | None:
+    if isinstance(error, (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)):
+        return None
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)):
+        return StoreUnavailableError(f"PostgreSQL: {error}")
+    return None

@@ -1,0 +1,230 @@
+"""The embedded engine: one SQLite file, shared by the processes of one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+
+from . import _inspection, _sql
+from ._bodies import FileBodies
+from ._errors import StoreUnavailableError
+from ._group_commit import GroupCommit, Ticket, Transaction
+from ._inspection import Reader
+from ._operations import Dialect
+from ._store import Store
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+_FLOOR = (3, 37, 0)  # STRICT tables
+
+
+class SqliteStore(Store):
+    """
+    A store in one SQLite file: WAL, every commit synced, group commit, large bodies as files beside it.
+
+    Use a local disk: WAL does not work on network file systems. No connection crosses a fork; the child opens its own.
+
+    Args:
+        path: The database file; made if it does not exist.
+        synchronous: ``FULL``, or ``NORMAL``, which may lose the last commits at a power cut.
+        inline: Bytes up to which a body is kept in the database.
+        busy_timeout: Seconds to wait for another process's transaction.
+        poll: Seconds between looks at what other processes did.
+
+    Raises:
+        StoreUnavailableError: SQLite is older than 3.37, or the file cannot be opened or written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        inline: int = 65_536,
+        busy_timeout: float = 10.0,
+        poll: float = 0.2,
+        clock: Clock | None = None,
+    ) -> None:
+        if sqlite3.sqlite_version_info < _FLOOR:
+            raise StoreUnavailableError(f"SQLite 3.37 is needed for STRICT tables, this is {sqlite3.sqlite_version}")
+        self.path = Path(path)
+        self.name = "sqlite"
+        self.inline = inline
+        self.bodies = FileBodies(self.path.with_name(f"{self.path.name}-payloads"))
+        self.dialect = Dialect(
+            lock_lane="",
+            lock_rows="",
+            lease_over=f"(lease_until <= :now OR lease_token NOT LIKE '{_boot()}:%')",
+            insert=_insert,
+            lock_stream=lambda transaction, lane, stream: None,
+        )
+        self._clock = clock or SYSTEM_CLOCK
+        self._synchronous = synchronous
+        self._busy_timeout = busy_timeout
+        self._poll = poll
+        self._open()
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        try:
+            writer = self._connect_writer()
+            writer.create()
+            writer.close()
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(f"{self.path}: {error}") from error
+        self._commits = GroupCommit(self._connect_writer, self._unavailable, name="sqlite-writer")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
+        return connection
+
+    def _connect_writer(self) -> _Writer:
+        connection = self._connect()
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA cache_size = -32000")
+        return _Writer(connection, self._clock)
+
+    def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
+        self._after_fork()
+        return self._commits.submit(operation)
+
+    def read(self, operation: Callable[[Reader], T]) -> T:
+        self._after_fork()
+        with self._readers_lock:
+            connection = self._readers.pop() if self._readers else None
+        try:
+            if connection is None:
+                connection = self._connect()
+            return operation(_Cursor(connection, self._clock))
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(f"{self.path}: {error}") from error
+        finally:
+            if connection is not None:
+                with self._readers_lock:
+                    self._readers.append(connection)
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            # The parent's connections must not even be closed here: that would drop its locks.
+            self._abandoned = (self._readers, self._commits)
+            self._open()
+
+    def watch(self, changed: Callable[[set[str] | None], object], stop: Callable[[float], bool]) -> None:
+        """Look at the file's change counter, which costs no disk access, and at new rows when it moved."""
+        connection = self._connect()
+        reader = _Cursor(connection, self._clock)
+        try:
+            seq, entry = _inspection.marks(reader)
+            version = -1
+            while not stop(self._poll):
+                with contextlib.suppress(sqlite3.Error):
+                    newest = reader.rows("PRAGMA data_version")[0][0]
+                    if newest != version:
+                        version = newest
+                        lanes, seq, entry = _inspection.changed_lanes(reader, seq, entry)
+                        if lanes:
+                            changed(lanes)
+        finally:
+            connection.close()
+
+    def lease_prefix(self) -> str:
+        """Leases run on the monotonic clock, which all processes of a machine share until it boots again."""
+        return _boot()
+
+    def close(self) -> None:
+        """Commit what waits and close every connection."""
+        if self._pid != os.getpid():
+            return
+        self._commits.close()
+        with self._readers_lock:
+            while self._readers:
+                self._readers.pop().close()
+
+    def _unavailable(self, error: Exception) -> StoreUnavailableError | None:
+        # Full, read-only, locked, not a database, I/O error: none is the operation's fault.
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(
+            error, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+        ):
+            return StoreUnavailableError(f"{self.path}: {error}")
+        return None
+
+
+class _Cursor:
+    __slots__ = ("_connection", "lease_now", "now", "row_lock")
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self.now = clock.wall()
+        self.lease_now = clock.monotonic()
+        self.row_lock = ""
+
+    def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
+        return self._connection.execute(sql, parameters or {}).rowcount
+
+    def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters or {}).fetchall()
+
+    def notify(self, lane: str) -> None:
+        """Other processes see the file change."""
+
+
+class _Writer:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    def create(self) -> None:
+        present = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'payload_files'").fetchone()
+        if present is None:
+            self._connection.executescript(f"BEGIN IMMEDIATE; {_sql.schema(_sql.SQLITE_TYPES)} COMMIT;")
+
+    def begin(self) -> Transaction:
+        self._connection.execute("BEGIN IMMEDIATE")
+        return _Cursor(self._connection, self._clock)
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+
+def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
+    transaction.execute(_sql.NEW_LANE, values)
+    rows = transaction.rows(_sql.NEW_MESSAGE, values)
+    if not rows:
+        return None
+    seq: int = rows[0][0]
+    transaction.execute(_sql.NEW_PAYLOAD, {**values, "seq": seq})
+    return seq
+
+
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "boot"
