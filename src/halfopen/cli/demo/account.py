@@ -125,7 +125,11 @@ class Account:
     def restore(cls, plain: dict[str, Any]) -> Account:
         """Read what `plain` wrote."""
         books = plain["books"]
-        rest = {**plain, "rounds": tuple(plain["rounds"]), "books": None if books is None else Books(**books)}
+        rest: dict[str, Any] = {
+            **plain,
+            "rounds": tuple(plain["rounds"]),
+            "books": None if books is None else Books(**books),
+        }
         return cls(**rest)
 
 
@@ -137,7 +141,7 @@ def rounds_of(starts: list[float], moves: list[tuple[float, str]]) -> tuple[int,
         starts: When each request began, on the monotonic clock.
         moves: When the circuit moved, on the same clock, and to which state.
     """
-    counts = []
+    counts: list[int] = []
     for index, (begin, state) in enumerate(moves):
         if state != "half_open":
             continue

@@ -160,18 +160,22 @@ class Hub:
     def _send(self) -> None:
         connection = Connection(self._endpoint, self._tls, self._timeout)
         self._connections.append(connection)
-        while not self._stopping.is_set():
-            message = self.outbox.take(self._pace.now())
-            if message is None:
-                self._stopping.wait(self._pace.tick)
-                continue
-            asked = time.perf_counter()
-            try:
-                self._guard.call(self._post, connection, message)
-            except Exception as error:
-                self._not_taken(message, error, time.perf_counter() - asked)
-            else:
-                self._taken(message)
+        with contextlib.closing(connection):
+            while not self._stopping.is_set():
+                message = self.outbox.take(self._pace.now())
+                if message is None:
+                    self._stopping.wait(self._pace.tick)
+                else:
+                    self._try(connection, message)
+
+    def _try(self, connection: Connection, message: Message) -> None:
+        asked = time.perf_counter()
+        try:
+            self._guard.call(self._post, connection, message)
+        except Exception as error:
+            self._not_taken(message, error, time.perf_counter() - asked)
+        else:
+            self._taken(message)
 
     def _post(self, connection: Connection, message: Message) -> None:
         self._note_start(message)
@@ -194,14 +198,17 @@ class Hub:
             message = self.outbox.take(self._pace.now())
             if message is None:
                 await asyncio.sleep(self._pace.tick)
-                continue
-            asked = time.perf_counter()
-            try:
-                await self._guard.acall(self._apost, message)
-            except Exception as error:
-                self._not_taken(message, error, time.perf_counter() - asked)
             else:
-                self._taken(message)
+                await self._atry(message)
+
+    async def _atry(self, message: Message) -> None:
+        asked = time.perf_counter()
+        try:
+            await self._guard.acall(self._apost, message)
+        except Exception as error:
+            self._not_taken(message, error, time.perf_counter() - asked)
+        else:
+            self._taken(message)
 
     async def _apost(self, message: Message) -> None:
         self._note_start(message)

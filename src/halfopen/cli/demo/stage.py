@@ -165,7 +165,7 @@ def _partner(options: Options, cleanup: ExitStack) -> tuple[PartnerProcess | Non
 def _comparisons(options: Options, cleanup: ExitStack) -> Sequence[Comparison]:
     if options.partner is not None or not options.compare:
         return ()
-    comparisons = []
+    comparisons: list[Comparison] = []
     for variant in (Variant.NONE, Variant.NAIVE):
         comparisons.append(Comparison(variant, options.speed, options.seed, options.directory))
         cleanup.callback(comparisons[-1].stop)

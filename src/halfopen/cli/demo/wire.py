@@ -151,6 +151,10 @@ class Connection:
         if not 200 <= answer.status < 300:
             raise NotTaken(answer.status)
 
+    def close(self) -> None:
+        """Close it, from the thread that uses it."""
+        self._http.close()
+
     def hang_up(self) -> None:
         """End what is under way, from any thread."""
         sock = self._http.sock

@@ -1,0 +1,282 @@
+"""`halfopen demo`, whole: real processes and sockets, the story hurried."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "halfopen.cli", "demo"]
+HURRIED = ["--speed", "100"]
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=55, check=False)
+
+
+def summary(*arguments: str) -> tuple[int, dict[str, Any]]:
+    done = demo(*arguments, "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    for number in range(5):
+        (tmp_path / f"order-{number}.edi").write_bytes(f"UNH+{number}'".encode())
+    (tmp_path / ".hidden").write_bytes(b"no message")
+    (tmp_path / "subdirectory").mkdir()
+    return tmp_path
+
+
+class RealPartner:
+    """A partner that is nobody's child: 503 for the first *ill* requests, then 200."""
+
+    def __init__(self, ill: int) -> None:
+        self.taken: list[tuple[str, bytes]] = []
+        self.arrivals = 0
+        lock, partner = threading.Lock(), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with lock:
+                    partner.arrivals += 1
+                    well = partner.arrivals > ill
+                    if well:
+                        partner.taken.append((self.headers["Message-ID"], body))
+                self.send_response(200 if well else 503)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}/as2"
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def real_partner() -> Iterator[Callable[[int], RealPartner]]:
+    partners: list[RealPartner] = []
+
+    def start(ill: int) -> RealPartner:
+        partners.append(RealPartner(ill))
+        return partners[-1]
+
+    yield start
+    for partner in partners:
+        partner.close()
+
+
+@pytest.mark.slow
+def test_the_story_keeps_every_promise_in_all_three_variants() -> None:
+    code, told = summary(*HURRIED)
+
+    broken = [each for each in told["promises"] if not each["kept"]]
+    assert [] == broken
+    assert 0 == code
+    assert {"none", "naive", "halfopen"} == set(told["variants"])
+    assert 10 == len(told["promises"])
+    ours, without = told["variants"]["halfopen"], told["variants"]["none"]
+    assert ours["books"]["delivered"] == ours["accepted"] > 300
+    assert without["given_up"] > 0 == ours["given_up"]
+
+
+def test_the_story_is_told_line_by_line_to_a_pipe() -> None:
+    done = demo(*HURRIED, "--no-compare")
+
+    assert (0, "") == (done.returncode, done.stderr)
+    for sentence in ("the partner turns to 503", "CLOSED → OPEN", "OPEN → HALF-OPEN", "HALF-OPEN → CLOSED"):
+        assert sentence in done.stdout
+    assert "✗ " not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(("sabotage", "broken"), [("lose", "was delivered"), ("repeat", "was sent twice")])
+def test_a_broken_promise_ends_with_code_1(sabotage: str, broken: str) -> None:
+    done = demo(*HURRIED, "--no-compare", "--sabotage", sabotage)
+
+    assert 1 == done.returncode
+    failed = [line for line in done.stdout.splitlines() if line.startswith("✗ ")]
+    assert 1 == len(failed)
+    assert broken in failed[0]
+    assert done.stdout.endswith("a promise was broken\n")
+
+
+def test_the_files_of_a_directory_can_be_the_messages_of_the_story(letters: Path) -> None:
+    code, told = summary(*HURRIED, "--no-compare", "--messages", str(letters))
+
+    assert 0 == code
+    assert told["variants"]["halfopen"]["accepted"] > 300
+
+
+def test_each_file_goes_to_a_real_partner_once(letters: Path, real_partner: Callable[[int], RealPartner]) -> None:
+    partner = real_partner(0)
+
+    code, told = summary("--partner", partner.url, "--messages", str(letters), *HURRIED)
+
+    assert 0 == code
+    assert 5 == told["variants"]["halfopen"]["delivered"]
+    assert [f"UNH+{number}'".encode() for number in range(5)] == sorted(body for _, body in partner.taken)
+
+
+def test_a_real_partner_that_is_ill_gets_trial_calls_and_then_everything(
+    real_partner: Callable[[int], RealPartner],
+) -> None:
+    partner = real_partner(21)
+
+    code, told = summary("--partner", partner.url, "--count", "60", *HURRIED)
+
+    ours = told["variants"]["halfopen"]
+    assert 0 == code
+    assert 60 == ours["delivered"] == len({message_id for message_id, _ in partner.taken}) == len(partner.taken)
+    assert ours["refused"] > 0
+    assert max(ours["rounds"]) <= 3
+
+
+def test_a_real_partner_that_never_takes_a_message_is_a_broken_promise(
+    letters: Path, real_partner: Callable[[int], RealPartner]
+) -> None:
+    done = demo("--partner", real_partner(10**6).url, "--messages", str(letters), "--speed", "200")
+
+    assert 1 == done.returncode
+    assert "0 of 5, 5 given up, last error: HTTP 503" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--partner", "nonsense"], "is no http or https URL"),
+        (["--partner", "http://127.0.0.1:99999/"], "Port out of range"),
+        (["--messages", "/no/such/directory"], "there is no directory /no/such/directory"),
+        (["--messages", __file__], "is a file; give --messages the directory"),
+        (["--speed", "-3"], "--speed is a number above 0 and up to 200, not -3"),
+        (["--speed", "nan"], "not nan"),
+        (["--speed", "201"], "not 201"),
+        (["--realtime", "--speed", "3"], "give one of the two"),
+        (["--port", "-1"], "--port is a number from 1 to 65535"),
+        (["--count", "3"], "give it with --partner"),
+        (["--count", "0", "--partner", "http://127.0.0.1:9/"], "--count is a whole number from 1, not 0"),
+        (["--port", "80", "--partner", "http://127.0.0.1:9/"], "--port is about the demo's own partner"),
+        (["--sabotage", "lose", "--partner", "http://127.0.0.1:9/"], "--sabotage is about the demo's own partner"),
+    ],
+)
+def test_bad_input_gets_one_line_and_code_2(arguments: list[str], says: str) -> None:
+    done = demo(*arguments)
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert 1 == len(done.stderr.splitlines())
+    assert done.stderr.startswith("halfopen demo: ")
+    assert says in done.stderr
+
+
+def test_an_empty_directory_gets_one_line(tmp_path: Path) -> None:
+    done = demo("--messages", str(tmp_path))
+
+    assert (2, f"halfopen demo: {tmp_path} holds no files; put the messages to send into it, one a file\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+def test_an_unreachable_partner_gets_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+
+    done = demo("--partner", f"http://127.0.0.1:{port}/as2")
+
+    assert 2 == done.returncode
+    assert re.fullmatch(r"halfopen demo: cannot reach http://127.0.0.1:\d+/as2: .* start the partner.*\n", done.stderr)
+
+
+def test_a_taken_port_gets_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = demo("--port", str(taken.getsockname()[1]), "--no-compare")
+
+    assert 2 == done.returncode
+    assert re.fullmatch(r"halfopen demo: port \d+ on 127.0.0.1 is taken; choose another with --port.*\n", done.stderr)
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _wait_until_nobody_is_left(group: int) -> None:
+    limit = time.monotonic() + 15
+    while _alive(group) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not _alive(group)
+
+
+def test_ctrl_c_ends_at_once_and_prints_what_is_known() -> None:
+    process = _start("--speed", "20")
+    assert process.stdout is not None
+    first = process.stdout.readline()
+
+    os.killpg(process.pid, signal.SIGINT)
+    began = time.monotonic()
+    told, complaints = process.communicate(timeout=30)
+
+    assert first.startswith(" 0:00")
+    assert (130, "") == (process.returncode, complaints)
+    assert time.monotonic() - began < 10
+    assert "messages delivered" in told
+    assert re.search(r"interrupted at \d:\d\d; [\d,]+ messages were not sent", told)
+    _wait_until_nobody_is_left(process.pid)
+
+
+def test_no_process_outlives_a_demo_that_was_killed() -> None:
+    process = _start("--speed", "20")
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.kill()
+    process.communicate(timeout=30)
+
+    _wait_until_nobody_is_left(process.pid)
+
+
+def test_a_partner_process_that_dies_is_said_in_one_line() -> None:
+    process = _start("--speed", "20", "--no-compare")
+    assert process.stdout is not None
+    process.stdout.readline()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        process.communicate()
+        pytest.skip("needs /proc to find the partner")
+
+    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+    _, complaints = process.communicate(timeout=30)
+
+    assert 1 == process.returncode
+    assert 1 == len(complaints.splitlines())
+    assert "the partner's process does not answer" in complaints
