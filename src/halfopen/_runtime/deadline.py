@@ -10,7 +10,17 @@ from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen.errors import CallTimeoutError, RejectedError
 
-__all__ = ["Deadline", "DeadlinePassedError", "check_deadline", "current_deadline", "deadline", "time_left"]
+__all__ = [
+    "AMBIENT",
+    "Deadline",
+    "DeadlinePassedError",
+    "Line",
+    "check_deadline",
+    "deadline",
+    "nearest",
+    "remaining",
+    "time_left",
+]
 
 
 class DeadlinePassedError(RejectedError, CallTimeoutError):
@@ -24,41 +34,51 @@ class DeadlinePassedError(RejectedError, CallTimeoutError):
         return f"deadline {self.name!r} ({self.seconds:.6g} s) had passed before the call was made"
 
 
+Line = tuple[float, Clock, str, float]
+"""When it passes, on which clock, who set it, how many seconds away it was then. Plain: each call makes one."""
+
+AMBIENT: ContextVar[Line | None] = ContextVar("halfopen_deadline", default=None)
+
+
+def remaining(line: Line) -> float:
+    """Return the seconds left until *line*; negative once it has passed."""
+    return line[0] - line[1].monotonic()
+
+
+def nearest(line: Line) -> Line:
+    """Return *line* or the ambient deadline, whichever passes first."""
+    ambient = AMBIENT.get()
+    if ambient is None:
+        return line
+    if ambient[1] is line[1]:
+        return ambient if ambient[0] <= line[0] else line
+    return ambient if remaining(ambient) <= remaining(line) else line
+
+
 class Deadline:
     """
-    A point in time on a clock; as a context manager the ambient deadline of its block, unless a tighter one is set.
+    A context manager that sets the ambient deadline of its block, unless a nearer one is set; made by `deadline`.
 
     Attributes:
         name: Who set it.
-        seconds: How far away it was then.
-        at: The clock's monotonic reading at which it passes; infinite if there is no deadline.
     """
 
-    __slots__ = ("_clock", "_token", "at", "name", "seconds")
+    __slots__ = ("_line", "_token", "name")
 
-    def __init__(self, name: str, seconds: float, clock: Clock, began: float | None = None) -> None:
+    def __init__(self, name: str, line: Line | None) -> None:
         self.name = name
-        self.seconds = seconds
-        self.at = (clock.monotonic() if began is None else began) + seconds
-        self._clock = clock
-        self._token: Token[Deadline | None] | None = None
+        self._line = line
+        self._token: Token[Line | None] | None = None
 
     def time_left(self) -> float:
-        """Return the seconds that are left; negative once it has passed."""
-        return self.at - self._clock.monotonic()
-
-    def tighter(self) -> Deadline:
-        """Return this one or the ambient one, whichever passes first."""
-        ambient = _AMBIENT.get()
-        if ambient is None:
-            return self
-        if ambient._clock is self._clock:
-            return ambient if ambient.at <= self.at else self
-        return ambient if ambient.time_left() <= self.time_left() else self
+        """Return the seconds until it passes; negative afterwards, infinite for ``deadline(None)``."""
+        return math.inf if self._line is None else remaining(self._line)
 
     def __enter__(self) -> Deadline:
-        if self.tighter() is self:
-            self._token = _AMBIENT.set(self)
+        if self._token is not None:
+            raise RuntimeError("a deadline is entered once")
+        if self._line is None or nearest(self._line) is self._line:
+            self._token = AMBIENT.set(self._line)
         return self
 
     def __exit__(
@@ -66,24 +86,7 @@ class Deadline:
     ) -> None:
         token, self._token = self._token, None
         if token is not None:
-            _AMBIENT.reset(token)
-
-
-class _NoDeadline(Deadline):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__("none", math.inf, SYSTEM_CLOCK, 0.0)
-
-    def tighter(self) -> Deadline:
-        return self
-
-    def __enter__(self) -> Deadline:
-        self._token = _AMBIENT.set(None)
-        return self
-
-
-_AMBIENT: ContextVar[Deadline | None] = ContextVar("halfopen_deadline", default=None)
+            AMBIENT.reset(token)
 
 
 def deadline(seconds: float | None, *, name: str = "deadline", clock: Clock | None = None) -> Deadline:
@@ -102,21 +105,18 @@ def deadline(seconds: float | None, *, name: str = "deadline", clock: Clock | No
     Raises:
         ConfigError: *seconds* is not a finite number.
     """
-    if seconds is None:
-        return _NoDeadline()
     checks = Checks()
     checks.text("name", name)
+    if seconds is None:
+        checks.done()
+        return Deadline(name, None)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         checks.wrong("seconds", seconds, "a number of seconds, or None", "wrong_type")
     elif not math.isfinite(seconds):
         checks.wrong("seconds", seconds, "a finite number of seconds, or None")
     checks.done()
-    return Deadline(name, float(seconds), clock or SYSTEM_CLOCK)
-
-
-def current_deadline() -> Deadline | None:
-    """Return the ambient deadline, if there is one."""
-    return _AMBIENT.get()
+    clock = clock or SYSTEM_CLOCK
+    return Deadline(name, (clock.monotonic() + seconds, clock, name, float(seconds)))
 
 
 def time_left() -> float | None:
@@ -125,8 +125,8 @@ def time_left() -> float | None:
 
     Hand it to whatever takes a timeout: ``sock.settimeout(halfopen.time_left())``.
     """
-    ambient = _AMBIENT.get()
-    return None if ambient is None else max(ambient.time_left(), 0.0)
+    ambient = AMBIENT.get()
+    return None if ambient is None else max(remaining(ambient), 0.0)
 
 
 def check_deadline() -> None:
@@ -136,6 +136,6 @@ def check_deadline() -> None:
     Raises:
         CallTimeoutError: It has.
     """
-    ambient = _AMBIENT.get()
-    if ambient is not None and ambient.time_left() <= 0:
-        raise CallTimeoutError(ambient.name, ambient.seconds)
+    ambient = AMBIENT.get()
+    if ambient is not None and remaining(ambient) <= 0:
+        raise CallTimeoutError(ambient[2], ambient[3])

@@ -9,6 +9,7 @@ from contextvars import ContextVar, Token
 from typing import Any
 
 from halfopen._core.attempts import (
+    NOT_WANTED,
     Again,
     Failure,
     GiveUp,
@@ -24,7 +25,7 @@ from halfopen._core.settings import Call
 from halfopen._runtime.asked_wait import NEVER, asked_wait
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
-from halfopen._runtime.deadline import Deadline, current_deadline
+from halfopen._runtime.deadline import AMBIENT, Line, nearest, remaining
 from halfopen._runtime.retry_tally import Tally
 from halfopen._runtime.trials import in_trial
 from halfopen.errors import RejectedError
@@ -114,7 +115,7 @@ class Run:
         self._allowed: bool | None = None
         self._previous: float | None = None
         self._token: Token[int] | None = None
-        self._deadline: Deadline | None = None
+        self._deadline: Token[Line | None] | None = None
         self._ended = False
         if settings.budget is not None:
             settings.budget.pay_in()
@@ -126,13 +127,14 @@ class Run:
             self._token = _ATTEMPT.set(self.number)
         total = self._settings.total
         if total is not None:
-            self._deadline = Deadline(self._settings.name, total, self._host.clock, self._began)
-            self._deadline.__enter__()
+            line = (self._began + total, self._host.clock, self._settings.name, total)
+            if nearest(line) is line:
+                self._deadline = AMBIENT.set(line)
 
     def leave(self) -> None:
         """End the attempt; a no-op between attempts."""
         if self._deadline is not None:
-            self._deadline.__exit__(None, None, None)
+            AMBIENT.reset(self._deadline)
             self._deadline = None
         if self._token is not None:
             _ATTEMPT.reset(self._token)
@@ -228,10 +230,16 @@ class Run:
 
     def _give_up(self, verdict: GiveUp, error: Exception | None) -> None:
         self._finish(verdict.outcome, verdict.reason)
-        plain = verdict.outcome in (RetryOutcome.FAILED_NOT_RETRIED, RetryOutcome.FAILED_EXHAUSTED)
-        if error is not None and not (plain and self.number == 1):
+        if error is not None and not self._is_plain(verdict, error):
             why = "" if verdict.outcome is RetryOutcome.FAILED_EXHAUSTED else f": {verdict.reason}"
             _note(error, self._settings.name, self.number, self._elapsed(), why)
+
+    def _is_plain(self, verdict: GiveUp, error: Exception) -> bool:
+        """Say whether a note would only tell what everybody expects of a first attempt."""
+        if self.number > 1:
+            return False
+        exhausted = verdict.outcome is RetryOutcome.FAILED_EXHAUSTED
+        return exhausted or verdict.reason == NOT_WANTED or isinstance(error, RejectedError)
 
     def _finish(self, outcome: RetryOutcome, reason: str = "") -> None:
         self._ended = True
@@ -272,8 +280,8 @@ def _ask(question: Callable[[Any], object], subject: object) -> bool:
 
 
 def _ambient() -> float | None:
-    ambient = current_deadline()
-    return None if ambient is None else ambient.time_left()
+    ambient = AMBIENT.get()
+    return None if ambient is None else remaining(ambient)
 
 
 def _note(error: Exception, name: str, number: int, seconds: float, why: str) -> None:
