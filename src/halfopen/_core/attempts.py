@@ -9,6 +9,7 @@ from enum import StrEnum
 from halfopen._core.events import Event
 
 __all__ = [
+    "NOT_WANTED",
     "Again",
     "AttemptOutcome",
     "Failure",
@@ -21,6 +22,9 @@ __all__ = [
     "may_retry",
     "schedule",
 ]
+
+
+NOT_WANTED = "the error is not one to retry"
 
 
 class RetryOutcome(StrEnum):
@@ -135,7 +139,7 @@ def schedule(limits: Limits, failure: Failure, delay: float) -> Again | GiveUp:
 
 def _objection(failure: Failure, left: float | None) -> str | None:
     if not failure.wanted:
-        return "the error is not one to retry"
+        return NOT_WANTED
     if failure.suppressed is not None:
         return failure.suppressed
     if failure.forbidden:
