@@ -17,9 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 from halfopen._core.backoff import Backoff, Exponential
 from halfopen._core.checking import Checks
 from halfopen._core.circuit import Circuit, HalfOpenRound, Report, StateObject
-from halfopen._core.events import CallSucceeded, CircuitTransitioned, Event
+from halfopen._core.events import CallFailed, CallIgnored, CallRejected, CallSucceeded, CircuitTransitioned, Event
 from halfopen._core.explain import explain
-from halfopen._core.outcomes import Outcome
+from halfopen._core.outcomes import FAILURE, IGNORED, Outcome, SUCCESS
 from halfopen._core.settings import Call, HalfOpen, Ramp, Settings
 from halfopen._core.snapshots import Snapshot, read_saved, take
 from halfopen._core.states import Refusal, State
@@ -29,7 +29,7 @@ from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.wrappers import build, kind_of
 from halfopen.classification import Failures, is_cancellation, is_refusal
-from halfopen.errors import CircuitOpenError, ConfigError
+from halfopen.errors import CircuitOpenError, ConfigError, RejectedError
 from halfopen.typing import Classifier
 
 __all__ = ["CircuitBreaker", "Override", "Permit"]
@@ -43,6 +43,7 @@ _LOG = logging.getLogger("halfopen")
 # The system's generator keeps no state: it costs no memory for each breaker and does not repeat itself after a fork.
 _CHANCE = random.SystemRandom()
 _UNFINISHED = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
+_MAYBE_REFUSAL = (RejectedError, ExceptionGroup)
 _REFUSED = {State.OPEN: Refusal.OPEN, State.FORCED_OPEN: Refusal.FORCED_OPEN}
 
 
@@ -190,6 +191,7 @@ class CircuitBreaker:
         return {
             "_h_circuit": self._circuit,
             "_h_now": self._now,
+            "_h_refuse": self._refuse,
             "_h_failed": self._failed,
             "_h_succeeded": self._succeeded,
             "_h_gated_call": self._gated_call,
@@ -206,9 +208,11 @@ class CircuitBreaker:
             TypeError: *fn* returned a coroutine, whose work would have been unguarded; use `acall`.
         """
         state = self._circuit.state
-        if state.gated:
-            return self._gated_call(fn, args, kwargs)
         began = self._now()
+        if state.gated:
+            if began < state.shut_until:
+                raise self._refuse(state, began)
+            return self._gated_call(fn, args, kwargs)
         try:
             result = fn(*args, **kwargs)
         except BaseException as error:
@@ -232,9 +236,11 @@ class CircuitBreaker:
             CircuitOpenError: The call was refused.
         """
         state = self._circuit.state
-        if state.gated:
-            return await self._gated_acall(fn, args, kwargs)
         began = self._now()
+        if state.gated:
+            if began < state.shut_until:
+                raise self._refuse(state, began)
+            return await self._gated_acall(fn, args, kwargs)
         try:
             result = await fn(*args, **kwargs)
         except BaseException as error:
@@ -263,12 +269,14 @@ class CircuitBreaker:
         """
         circuit = self._circuit
         state = circuit.state
+        now = self._now()
         if state.gated:
+            if now < state.shut_until:
+                raise self._refuse(state, now)
             return self._gated_permit(call)
-        serial = next(circuit.serials)
-        permit = Permit(self, state, serial, self._now())
-        circuit.outstanding[serial] = None
-        return permit
+        # Given before made: whatever interrupts the making ends a permit, which then counts as abandoned.
+        circuit.given.append(None)
+        return FreePermit(self, state, 0, now)
 
     # The gated way: a permit for every call
 
@@ -334,10 +342,6 @@ class CircuitBreaker:
         circuit = self._circuit
         state = circuit.state
         now = self._now()
-        if now < state.shut_until and not circuit.wait_wanted:
-            with self._lock:
-                circuit.refused(state, _REFUSED[state.kind], now)
-            raise self._refusal(state, _REFUSED[state.kind], now)
         enclosing = self._enclosing_trial()
         if enclosing is not None:
             return enclosing
@@ -345,10 +349,10 @@ class CircuitBreaker:
         while True:
             kind = circuit.state.kind
             eligible = self._eligible(kind, call if call is not None else Call(fn, args, kwargs or {}))
-            permit = Permit(self, state, next(circuit.serials), now)
+            permit = GatedPermit(self, state, next(circuit.serials), now)
             with self._lock:
                 if circuit.state.kind is not kind and circuit.settings.half_open.eligible is not None:
-                    circuit.looks += 1
+                    permit._end()
                     continue  # it moved while the user's predicate ran
                 self._collect(now)
                 refusal = circuit.admit(now, permit._serial, eligible)
@@ -356,13 +360,14 @@ class CircuitBreaker:
             self._after()
             if refusal is None:
                 return permit
-            raise self._refusal(state, refusal, now)
+            permit._end()
+            raise CircuitOpenError(self.name, state.kind, refusal, state.retry_after(now))
 
     def _enclosing_trial(self) -> Permit | None:
         for permit in trials.enclosing():
             if permit._breaker is self and permit._state is self._circuit.state and not permit.settled:
                 self._circuit.counters.guests += 1
-                return _Guest(self, permit._state, 0, permit.began)
+                return GuestPermit(self, permit._state, 0, permit.began)
         return None
 
     def _eligible(self, kind: State, call: Call) -> bool:
@@ -375,8 +380,16 @@ class CircuitBreaker:
             self._log_once("the predicate `eligible` of %r raised; the call counts as not eligible")
             return False
 
-    def _refusal(self, state: StateObject, refusal: Refusal, now: float) -> CircuitOpenError:
-        return CircuitOpenError(self.name, state.kind.value, refusal.value, state.retry_after(now))
+    def _refuse(self, state: StateObject, now: float) -> CircuitOpenError:
+        """Count a refusal that needs no thought, and return what to raise."""
+        circuit = self._circuit
+        refusal = _REFUSED[state.kind]
+        with self._lock:
+            circuit.refused(state, refusal, now)
+        if self._bus.waiting or circuit.wait_wanted is not None:
+            self._after()
+        shut_until = state.shut_until
+        return CircuitOpenError(self.name, state.kind, refusal, None if shut_until == math.inf else shut_until - now)
 
     def _unfinished(self, fn: Callable[..., Any], result: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(result, GeneratorType) and kind_of(fn) == "generator":
@@ -392,60 +405,76 @@ class CircuitBreaker:
 
     def _failed(self, state: StateObject, began: float, error: BaseException) -> None:
         now = self._now()
-        self._settle(state, 0, self._judge_error(state, error, now - began), now)
+        report = self._judge_error(state, error, now - began)
+        with self._lock:
+            if self._abandoned:
+                self._collect(now)
+            self._circuit.settle(state, 0, report, now)
+        self._after()
 
     def _succeeded(self, state: StateObject, began: float, ended: float, result: Any) -> None:
         if type(result) is CoroutineType and not self._warned:
             self._warned = True
             message = f"breaker {self.name!r} guards a function that returns a coroutine, whose work is not guarded"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
-        self._settle(state, 0, self._judge_result(result, ended - began), ended)
+        report = self._judge_result(result, ended - began)
+        with self._lock:
+            if self._abandoned:
+                self._collect(ended)
+            self._circuit.settle(state, 0, report, ended)
+        self._after()
 
     def _judge_error(self, state: StateObject, error: BaseException, spent: float) -> Report:
         kind = type(error).__qualname__
         if isinstance(error, Exception):
-            if is_refusal(error):
-                return Report(Outcome.IGNORED, spent, None, kind)
-            return self._classified(self._classify.of_exception, error, spent, kind)
+            if isinstance(error, _MAYBE_REFUSAL) and is_refusal(error):
+                return (IGNORED, spent, None, kind)
+            try:
+                answer = self._classify.of_exception(error)
+            except Exception:
+                return self._unjudged(spent, kind)
+            # The common answer, without a further call.
+            return (answer, spent, None, kind) if type(answer) is Outcome else self._told(answer, spent, kind)
         # Cancelled from outside is no evidence, unless it was slow already: somebody lost patience with a hanging call.
         lost_patience = spent > state.slow_after and is_cancellation(error)
-        return Report(Outcome.FAILURE if lost_patience else Outcome.IGNORED, spent, None, kind)
+        return (FAILURE if lost_patience else IGNORED, spent, None, kind)
 
     def _judge_result(self, result: Any, spent: float) -> Report:
         if not self._judges_results():
-            return Report(Outcome.SUCCESS, spent)
-        return self._classified(self._classify.of_result, result, spent, None)
+            return (SUCCESS, spent, None, None)
+        return self._judge_value(result, spent)
 
-    def _classified(self, judge: Callable[[Any], Any], evidence: Any, spent: float, kind: str | None) -> Report:
+    def _judge_value(self, value: Any, spent: float) -> Report:
         try:
-            answer = judge(evidence)
-            outcome, later = answer if isinstance(answer, tuple) else (answer, None)
-            return Report(Outcome(outcome), spent, _usable(later), kind)
+            answer = self._classify.of_result(value)
         except Exception:
-            self._log_once("the classifier of %r raised; the call counts as ignored")
-            return Report(Outcome.IGNORED, spent, None, kind)
+            return self._unjudged(spent, None)
+        return self._told(answer, spent, None)
+
+    def _told(self, answer: Any, spent: float, kind: str | None) -> Report:
+        try:
+            outcome, later = answer if isinstance(answer, tuple) else (answer, None)
+            return (Outcome(outcome), spent, _usable(later), kind)
+        except Exception:
+            return self._unjudged(spent, kind)
+
+    def _unjudged(self, spent: float, kind: str | None) -> Report:
+        self._log_once("the classifier of %r raised or gave no outcome; the call counts as ignored")
+        return (IGNORED, spent, None, kind)
 
     def _judges_results(self) -> bool:
         return bool(getattr(self._classify, "judges_results", True))
 
-    def _settle(self, state: StateObject, serial: int, report: Report, now: float) -> None:
-        with self._lock:
-            self._collect(now)
-            self._circuit.settle(state, serial, report, now)
-        self._after()
-
     def _settle_permit(self, permit: Permit, report: Report, now: float) -> None:
-        circuit = self._circuit
+        circuit, state, serial = self._circuit, permit._state, permit._serial
         with self._lock:
             self._collect(now)
-            if permit.settled:
-                if isinstance(permit._state, HalfOpenRound) and permit._serial in permit._state.expired:
-                    permit._state.expired.discard(permit._serial)
-                    circuit.settle(permit._state, permit._serial, report, now)
-            else:
-                # The machine first: an interrupt before the next line leaves a permit that only counts as abandoned.
-                circuit.settle(permit._state, permit._serial, report, now)
-                circuit.outstanding.pop(permit._serial, None)
+            if serial == 0:
+                circuit.settle(state, 0, report, now)
+                circuit.counters.free_settled += 1
+            elif serial in circuit.outstanding or serial in getattr(state, "expired", ()):
+                circuit.settle(state, serial, report, now)
+                circuit.outstanding.pop(serial, None)
         self._after()
 
     def _collect(self, now: float) -> None:
@@ -458,7 +487,7 @@ class CircuitBreaker:
             self._resolve_wait()
         if self._circuit.settings.automatic_half_open:
             self._schedule()
-        if self._bus._waiting:
+        if self._bus.waiting:
             self._bus.flush()
 
     def _resolve_wait(self) -> None:
@@ -638,6 +667,8 @@ class CircuitBreaker:
 
     def _refresh(self) -> None:
         self._circuit.judges_every_success = self._judges_results() or self._bus.wants(CallSucceeded)
+        self._circuit.tells_refusals = self._bus.wants(CallRejected)
+        self._circuit.tells_outcomes = any(self._bus.wants(kind) for kind in (CallSucceeded, CallFailed, CallIgnored))
 
     def after_fork(self) -> None:
         """Begin anew in a child process: the parent's calls are not ours, and its lock may be held."""
@@ -669,19 +700,19 @@ class Permit:
         began: Seconds on the breaker's clock at which it was given.
     """
 
-    __slots__ = ("_before", "_breaker", "_serial", "_state", "began")
+    __slots__ = ("_breaker", "_live", "_serial", "_state", "began")
 
     def __init__(self, breaker: CircuitBreaker, state: StateObject, serial: int, began: float) -> None:
         self._breaker = breaker
         self._state = state
         self._serial = serial
         self.began = began
-        self._before: tuple[Any, ...] | None = None
+        self._live = True
 
     @property
     def settled(self) -> bool:
         """Whether the outcome is known, or the lease of a trial call is over."""
-        return self._serial not in self._breaker._circuit.outstanding
+        return not hasattr(self, "_live")
 
     @property
     def trial(self) -> bool:
@@ -690,18 +721,7 @@ class Permit:
 
     def success(self) -> None:
         """Settle as evidence of health."""
-        breaker, state = self._breaker, self._state
-        now = breaker._now()
-        spent = now - self.began
-        if now < state.calm_until and spent <= state.slow_after:
-            try:
-                # One atomic step claims the permit, whoever else settles it.
-                del breaker._circuit.outstanding[self._serial]
-            except KeyError:
-                return
-            state.quiet.append(spent)
-        else:
-            breaker._settle_permit(self, Report(Outcome.SUCCESS, spent), now)
+        self._report(_success)
 
     def failure(self, error: BaseException | None = None, *, retry_after: float | None = None) -> None:
         """
@@ -712,16 +732,16 @@ class Permit:
             retry_after: Seconds for which the dependency asks to be left alone.
         """
         kind = None if error is None else type(error).__qualname__
-        self._report(lambda spent: Report(Outcome.FAILURE, spent, _usable(retry_after), kind))
+        self._report(lambda spent: (FAILURE, spent, _usable(retry_after), kind))
 
     def ignore(self) -> None:
         """Give the permit back: the call says nothing about the dependency."""
-        self._report(lambda spent: Report(Outcome.IGNORED, spent))
+        self._report(lambda spent: (IGNORED, spent, None, None))
 
     def result(self, value: Any) -> None:
         """Settle as what the classifier says of a returned value; by default an HTTP status counts."""
         breaker = self._breaker
-        self._report(lambda spent: breaker._classified(breaker._classify.of_result, value, spent, None))
+        self._report(lambda spent: breaker._judge_value(value, spent))
 
     def exception(self, error: BaseException) -> None:
         """Settle as what the classifier says of an exception."""
@@ -738,11 +758,95 @@ class Permit:
 
     def _report(self, judge: Callable[[float], Report]) -> None:
         now = self._breaker._now()
-        self._breaker._settle_permit(self, judge(now - self.began), now)
+        report = judge(now - self.began)
+        # Deleting an attribute is one atomic step: only one of two threads that settle gets through.
+        try:
+            del self._live
+        except AttributeError:
+            return
+        self._breaker._settle_permit(self, report, now)
+        self._end()
+
+    def _end(self) -> None:
+        """Become a permit whose end means nothing."""
 
     def __enter__(self) -> Permit:
-        if self._state.gated and self._state.kind is State.HALF_OPEN:
-            self._before = trials.enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._report(_success)
+        else:
+            self._raised(error)
+
+    def __repr__(self) -> str:
+        how = "settled" if self.settled else "trial call" if self.trial else "given"
+        return f"<{type(self).__name__} of {self._breaker.name!r}: {how}>"
+
+
+def _success(spent: float) -> Report:
+    return (SUCCESS, spent, None, None)
+
+
+class FreePermit(Permit):
+    """A permit of a state that admits everybody."""
+
+    __slots__ = ()
+
+    def success(self) -> None:
+        """Settle as evidence of health."""
+        self.__exit__(None, None, None)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._raised(error)
+            return
+        breaker, state = self._breaker, self._state
+        now = breaker._now()
+        spent = now - self.began
+        if now < state.calm_until and spent <= state.slow_after:
+            try:
+                del self._live
+            except AttributeError:
+                return
+            state.quiet_permits.append(spent)
+            self.__class__ = SettledFreePermit  # type: ignore[assignment]  # the same, but its end means nothing
+        else:
+            self._report(_success)
+
+    def _end(self) -> None:
+        self.__class__ = SettledFreePermit  # type: ignore[assignment]  # as above
+
+    def __del__(self) -> None:
+        # Possibly in the midst of anything, even under the breaker's lock: only leave word.
+        self._breaker._abandoned.append(0)
+
+
+class SettledFreePermit(Permit):
+    """A settled permit. Its class has no finalizer, which is cheaper than one that finds nothing to do."""
+
+    __slots__ = ()
+
+
+class GatedPermit(Permit):
+    """A permit of a state that does not admit everybody; as a block, a trial call has an inside."""
+
+    __slots__ = ("_before",)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the outcome is known, or the lease of a trial call is over."""
+        return self._serial not in self._breaker._circuit.outstanding
+
+    def _end(self) -> None:
+        self.__class__ = SettledGatedPermit  # type: ignore[assignment]  # as above
+
+    def __enter__(self) -> Permit:
+        self._before = trials.enter(self) if self._state.kind is State.HALF_OPEN else None
         return self
 
     def __exit__(
@@ -750,26 +854,22 @@ class Permit:
     ) -> None:
         if self._before is not None:
             trials.leave(self._before)
-        if error is None:
-            self.success()
-        else:
-            self._raised(error)
+        super().__exit__(kind, error, traceback)
 
     def __del__(self) -> None:
-        # Possibly in the midst of anything, even under the breaker's lock: only leave word.
-        breaker = self._breaker
-        if breaker._circuit.outstanding.pop(self._serial, _SETTLED) is not _SETTLED:
-            breaker._abandoned.append(self._serial)
-
-    def __repr__(self) -> str:
-        how = "settled" if self.settled else "trial call" if self.trial else "given"
-        return f"<{type(self).__name__} of {self._breaker.name!r}: {how}>"
+        self._breaker._abandoned.append(self._serial)
 
 
-_SETTLED = object()
+class SettledGatedPermit(GatedPermit):
+    """A settled permit of a gated state."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        """Mean nothing."""
 
 
-class _Guest(Permit):
+class GuestPermit(Permit):
     """A call made from inside a trial call of the same breaker: admitted, and part of that trial call."""
 
     __slots__ = ()
@@ -780,10 +880,7 @@ class _Guest(Permit):
     def _report(self, judge: Callable[[float], Report]) -> None:
         pass
 
-    def __enter__(self) -> Permit:
-        return self
-
-    def __del__(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         pass
 
 

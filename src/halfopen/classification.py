@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfopen._core.checking import Checks
-from halfopen._core.outcomes import Classified, Outcome
+from halfopen._core.outcomes import Classified, FAILURE, IGNORED, Outcome, SUCCESS
 from halfopen.errors import RejectedError
 
 __all__ = ["Failures", "failed_status", "http_status", "is_cancellation", "is_refusal", "retry_after"]
@@ -59,21 +59,23 @@ class Failures:
     def of_exception(self, error: Exception, /) -> Classified:
         """Judge a call that raised."""
         if self.ignore and _matches(error, self.ignore):
-            return Outcome.IGNORED
+            return IGNORED
         if self.on is not Exception and not _matches(error, self.on):
-            return Outcome.SUCCESS
+            return SUCCESS
+        if not error.__dict__ and not _carries(type(error)):
+            return FAILURE
         status = http_status(error)
         if status is None:
             later = getattr(error, "retry_after", None)
-            return Outcome.FAILURE, later if isinstance(later, (int, float)) else None
+            return FAILURE, later if isinstance(later, (int, float)) else None
         return _by_status(status, error)
 
     def of_result(self, value: Any, /) -> Classified:
         """Judge a call that returned."""
         if self.result is not None:
-            return (Outcome.FAILURE, retry_after(value)) if self.result(value) else Outcome.SUCCESS
+            return (FAILURE, retry_after(value)) if self.result(value) else SUCCESS
         status = http_status(value)
-        return Outcome.SUCCESS if status is None else _by_status(status, value)
+        return SUCCESS if status is None else _by_status(status, value)
 
 
 def _check_matchers(checks: Checks, path: str, given: Any) -> None:
@@ -93,10 +95,24 @@ def _matches(error: Exception, matchers: Any) -> bool:
     return False
 
 
+_CARRIERS: dict[type, bool] = {}
+_TOLD_BY = ("response", "status_code", "status", "code", "retry_after", "__getattr__")
+
+
+def _carries(kind: type) -> bool:
+    """Say whether exceptions of a class may carry a status though their instance has no attribute; remembered."""
+    known = _CARRIERS.get(kind)
+    if known is None:
+        if len(_CARRIERS) >= 1000:
+            _CARRIERS.clear()
+        known = _CARRIERS[kind] = any(hasattr(kind, name) for name in _TOLD_BY)
+    return known
+
+
 def _by_status(status: int, carrier: Any) -> Classified:
     if status in _STATUS_FAILS or status >= 500:
-        return Outcome.FAILURE, retry_after(carrier)
-    return Outcome.SUCCESS
+        return FAILURE, retry_after(carrier)
+    return SUCCESS
 
 
 def failed_status(value: Any) -> bool:

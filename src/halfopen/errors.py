@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "BulkheadFullError",
@@ -52,8 +52,15 @@ class HalfOpenError(Exception):
 class RejectedError(HalfOpenError):
     """The call was refused by a policy and never made."""
 
-    name: str
-    retry_after: float | None = None
+    @property
+    def name(self) -> str:
+        """The policy that refused."""
+        return str(self.args[0])
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until asking again makes sense; None where nobody can know."""
+        return None
 
 
 class CircuitOpenError(RejectedError):
@@ -67,14 +74,24 @@ class CircuitOpenError(RejectedError):
         retry_after: Seconds until asking again makes sense; None where nobody can know.
     """
 
-    def __init__(self, name: str, state: str, reason: str, retry_after: float | None = None) -> None:
-        self.name = name
-        self.state = state
-        self.reason = reason
-        self.retry_after = retry_after
+    # No __init__: filling `args` in C is half the price, and a refusal has to be cheap.
+    args: tuple[str, str, str, float | None]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.state, self.reason, self.retry_after)
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str, state: str, reason: str, retry_after: float | None, /) -> None: ...
+
+    @property
+    def state(self) -> str:
+        return self.args[1]
+
+    @property
+    def reason(self) -> str:
+        return self.args[2]
+
+    @property
+    def retry_after(self) -> float | None:
+        return self.args[3]
 
     def _sentence(self) -> str:
         why = _REFUSALS.get(self.reason, self.reason)
@@ -102,12 +119,15 @@ class BulkheadFullError(RejectedError):
     """
 
     def __init__(self, name: str, limit: int, reason: str = "full") -> None:
-        self.name = name
-        self.limit = limit
-        self.reason = reason
+        super().__init__(name, limit, reason)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.limit, self.reason)
+    @property
+    def limit(self) -> int:
+        return int(self.args[1])
+
+    @property
+    def reason(self) -> str:
+        return str(self.args[2])
 
     def _sentence(self) -> str:
         if self.reason == "wait_timeout":
@@ -125,11 +145,11 @@ class RateLimitedError(RejectedError):
     """
 
     def __init__(self, name: str, retry_after: float) -> None:
-        self.name = name
-        self.retry_after = retry_after
+        super().__init__(name, retry_after)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.retry_after)
+    @property
+    def retry_after(self) -> float:
+        return float(self.args[1])
 
     def _sentence(self) -> str:
         return f"rate limiter {self.name!r} refused the call; try again in {self.retry_after:.3g} s"
@@ -145,11 +165,15 @@ class CallTimeoutError(HalfOpenError, TimeoutError):
     """
 
     def __init__(self, name: str, seconds: float) -> None:
-        self.name = name
-        self.seconds = seconds
+        super().__init__(name, seconds)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.seconds)
+    @property
+    def name(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def seconds(self) -> float:
+        return float(self.args[1])
 
     def _sentence(self) -> str:
         return f"timeout {self.name!r}: the call ran longer than {self.seconds:.6g} s"

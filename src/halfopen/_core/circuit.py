@@ -65,7 +65,7 @@ from halfopen._core.events import (
     ThresholdExceeded,
     TrialExpired,
 )
-from halfopen._core.outcomes import Outcome
+from halfopen._core.outcomes import FAILURE, IGNORED, Outcome, SUCCESS
 from halfopen._core.settings import Settings, TrialRules, TripRules
 from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
 from halfopen._core.windows import Totals, make_window
@@ -99,19 +99,8 @@ class Outbox(Protocol):
         ...
 
 
-class Report:
-    """What is told of a finished call."""
-
-    __slots__ = ("duration", "error", "outcome", "retry_after", "slow")
-
-    def __init__(
-        self, outcome: Outcome, duration: float, retry_after: float | None = None, error: str | None = None
-    ) -> None:
-        self.outcome = outcome
-        self.duration = duration
-        self.retry_after = retry_after
-        self.error = error
-        self.slow = False
+Report = tuple[Outcome, float, float | None, str | None]
+"""What is told of a finished call: outcome, duration in seconds, Retry-After in seconds, class of the exception."""
 
 
 class StateObject:
@@ -120,7 +109,8 @@ class StateObject:
     kind: State
 
     __slots__ = (
-        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "shut_until", "slow_after", "why",
+        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "quiet_permits", "records",
+        "shut_until", "slow_after", "why",
     )  # fmt: skip
 
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
@@ -129,11 +119,14 @@ class StateObject:
         self.entered = now
         self.epoch = circuit.epoch + 1
         self.gated = True
+        self.records = True
         self.ends_at = math.inf  # of an order
         self.shut_until = -math.inf  # before it nobody is admitted, whatever else happens
         self.calm_until = -math.inf
         self.slow_after = circuit.slow_after
-        self.quiet: list[float] = []  # durations of fast successes that are not folded in yet
+        # Durations of fast successes not yet folded in: of wrapped calls, and of calls that hold a permit.
+        self.quiet: list[float] = []
+        self.quiet_permits: list[float] = []
 
     def end_at(self, when: float) -> None:
         """Let the order end at *when*."""
@@ -145,7 +138,7 @@ class StateObject:
         """Return why the call is refused, or None."""
         return None
 
-    def settle(self, serial: int, report: Report, now: float) -> None:
+    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
         """Take an outcome of this very epoch."""
 
     def tick(self, now: float) -> None:
@@ -192,42 +185,50 @@ class _Counting(StateObject):
         self.streak = 0
         self.calm(now)
 
-    def settle(self, serial: int, report: Report, now: float) -> None:
-        self.fold()
-        self.window.advance(now)
-        if report.outcome is not Outcome.IGNORED:
-            failed = report.outcome is Outcome.FAILURE
+    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
+        if self.quiet or self.quiet_permits:
+            self.fold()
+        if outcome is not IGNORED:
+            failed = outcome is FAILURE
             self.streak = self.streak + 1 if failed else 0
-            self.window.add(failed, report.slow)
-            broken = self.circuit.rules.broken(self.window.window(), self.streak)
+            held = self.window.add(failed, slow, now)
+            rules = self.circuit.rules
+            broken = rules.broken(held, self.streak)
             if broken is not None:
-                self.broke(broken, report, now)
+                self.broke(broken, retry_after, now)
                 return
-        self.calm(now)
+            if held[0] < rules.minimum and (held[1] or held[2]):
+                self.calm_until = -math.inf
+                return
+        if now >= self.calm_until:
+            self.window.advance(now)
+            self.calm(now)
 
-    def broke(self, rule: Reason, report: Report, now: float) -> None:
-        self.circuit.open(rule, now, report.retry_after)
+    def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
+        self.circuit.open(rule, now, retry_after)
 
     def held(self) -> Totals:
-        return self.window.window()
+        return Totals(*self.window.window())
 
     def fold(self) -> None:
-        quiet = len(self.quiet)
-        if not quiet:
+        # Others may append meanwhile; theirs stay behind the ones taken here.
+        wrapped, held = len(self.quiet), len(self.quiet_permits)
+        if not wrapped and not held:
             return
-        # Others may append meanwhile; theirs stay behind the first *quiet*.
-        durations = self.quiet[:quiet]
-        del self.quiet[:quiet]
-        self.window.successes(quiet)
+        durations = self.quiet[:wrapped] + self.quiet_permits[:held]
+        del self.quiet[:wrapped], self.quiet_permits[:held]
+        self.window.successes(wrapped + held)
         self.streak = 0
-        self.circuit.counters.quiet_successes(durations)
+        self.circuit.counters.quiet_successes(durations, held)
 
     def calm(self, now: float) -> None:
         circuit = self.circuit
         if circuit.judges_every_success or not circuit.rules.calm(self.window.window()):
             self.calm_until = -math.inf
-        else:
-            self.calm_until = min(now + CALM_AT_MOST, self.window.fresh_until(now))
+            return
+        until = now + CALM_AT_MOST
+        fresh_until = self.window.fresh_until(now)
+        self.calm_until = until if until < fresh_until else fresh_until
 
     def adopt(self, now: float) -> None:
         self.fold()
@@ -340,19 +341,19 @@ class HalfOpenRound(StateObject):
         # "All must succeed" ends at the first failure, so what has reported are successes in a row.
         return self.totals.calls
 
-    def settle(self, serial: int, report: Report, now: float) -> None:
+    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
         started = self.trials.pop(serial, now)
-        if report.outcome is Outcome.IGNORED:
+        if outcome is IGNORED:
             self.ignored += 1
         else:
-            self._count(started, report.outcome is Outcome.FAILURE, report.slow)
-            self.retry_hint = _later(self.retry_hint, report.retry_after)
+            self._count(started, outcome is FAILURE, slow)
+            self.retry_hint = _later(self.retry_hint, retry_after)
         self._judge(now, Reason.TRIAL_FAILED)
 
     def _count(self, started: float, failed: bool, slow: bool) -> None:
         calls, failures, slow_calls, both = self.totals
         self.totals = Totals(calls + 1, failures + failed, slow_calls + slow, both + (failed and slow))
-        self.finished.append((started, Outcome.FAILURE if failed else Outcome.SUCCESS, slow))
+        self.finished.append((started, FAILURE if failed else SUCCESS, slow))
         self.circuit.counters.trial(failed)
 
     def tick(self, now: float) -> None:
@@ -438,6 +439,10 @@ class Disabled(StateObject):
     kind = State.DISABLED
     __slots__ = ()
 
+    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
+        super().__init__(circuit, why, now)
+        self.records = False
+
 
 class MetricsOnly(_Counting):
     """Everything is admitted and judged, and the verdict only said, once."""
@@ -449,7 +454,7 @@ class MetricsOnly(_Counting):
         super().__init__(circuit, why, now)
         self.said = False
 
-    def broke(self, rule: Reason, report: Report, now: float) -> None:
+    def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
         if not self.said:
             self.said = True
             self.circuit.tell(ThresholdExceeded, reason=rule, totals=self.held(), at=now)
@@ -476,9 +481,9 @@ class Circuit:
     """
 
     __slots__ = (
-        "counters", "epoch", "history", "judges_every_success", "last_wait", "looks", "name", "outbox", "outstanding",
-        "retired", "rng", "rules", "serials", "settings", "slow_after", "state", "step", "trial_rules", "wait_wanted",
-        "window_changed",
+        "counters", "epoch", "given", "history", "judges_every_success", "last_wait", "name", "outbox", "outstanding",
+        "retired", "rng", "rules", "serials", "settings", "slow_after", "state", "step", "tells_outcomes",
+        "tells_refusals", "trial_rules", "wait_wanted", "window_changed",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: Settings, now: float, rng: Random, outbox: Outbox) -> None:
@@ -488,13 +493,14 @@ class Circuit:
         self.counters = Counters(now)
         self.epoch = 0
         self.step = 0
-        # Permits by serial number. Taking one out is the one atomic step that settles it.
+        # The permits of gated states that are not settled, by serial number, and one mark for each of the others.
         self.outstanding: dict[int, None] = {}
         self.serials = count(1)
-        self.looks = 0
+        self.given: list[None] = []
         self.last_wait = 0.0
         self.history: deque[CircuitTransitioned] | None = None
         self.judges_every_success = False
+        self.tells_refusals = self.tells_outcomes = False
         self.wait_wanted: tuple[Open, CircuitTransitioned, float] | None = None
         self.window_changed = False
         self.retired: StateObject | None = None
@@ -518,62 +524,67 @@ class Circuit:
         # Outstanding before admitted: if an interrupt comes between, the permit's end still finds it.
         self.outstanding[serial] = None
         refusal = self.state.admit(now, serial, eligible)
-        if refusal is not None:
+        if refusal is None:
+            self.counters.gated_permits += 1
+        else:
             del self.outstanding[serial]
-            self.looks += 1
             self.refused(self.state, refusal, now)
         return refusal
 
     def refused(self, state: StateObject, refusal: Refusal, now: float) -> None:
         """Count a refusal."""
         self.counters.reject(refusal)
-        if self.outbox.wants(CallRejected):
+        if self.tells_refusals:
             after = state.retry_after(now)
             self.tell(CallRejected, state=state.kind, reason=refusal, retry_after=after, at=now)
 
     def abandon(self, serial: int, now: float) -> None:
-        """Take back a permit that nobody can settle any more."""
-        self.counters.abandoned += 1
+        """Take back a permit that nobody can settle any more; *serial* is 0 if no gated state gave it."""
+        if serial == 0:
+            self.counters.free_abandoned += 1
+        elif self.outstanding.pop(serial, 0) is None:
+            self.counters.abandoned += 1
         self.state.tick(now)
         if isinstance(self.state, HalfOpenRound) and self.state.owns(serial):
             self.counters.ignored += 1
-            self.state.settle(serial, Report(Outcome.IGNORED, 0.0), now)
+            self.state.settle(serial, IGNORED, False, None, now)
 
-    def issued(self) -> int:
-        """Return how many permits were given so far."""
-        # Reading a count takes a number, as a refused call did; both are deducted.
-        self.looks += 1
-        return next(self.serials) - self.looks
+    def count_given(self) -> None:
+        """Count the permits that were given without a lock."""
+        given = len(self.given)
+        del self.given[:given]
+        self.counters.free_permits += given
 
     def settle(self, state: StateObject, serial: int, report: Report, now: float) -> bool:
         """Report a finished call; return False if it was late and therefore void."""
         if self.state.gated:
             self.state.tick(now)
-        if state is not self.state or not state.owns(serial):
+        if self.given:
+            self.count_given()
+        if state is not self.state or (state.gated and not state.owns(serial)):
             self._late(state, report, now)
             return False
-        report.slow = report.duration > state.slow_after
-        if state.kind is not State.DISABLED:
-            self.counters.settled(report)
-            self._tell_outcome(state, report, now)
-            state.settle(serial, report, now)
+        outcome, duration, retry_after, error = report
+        slow = duration > state.slow_after
+        if state.records:
+            self.counters.settled(outcome, duration, slow, error)
+            if self.tells_outcomes:
+                self._tell_outcome(state.kind, report, slow, now)
+            state.settle(serial, outcome, slow, retry_after, now)
         return True
 
     def _late(self, state: StateObject, report: Report, now: float) -> None:
         self.counters.late_results += 1
-        self.tell(LateResult, outcome=report.outcome.value, epoch=state.epoch, at=now)
+        self.tell(LateResult, outcome=report[0], epoch=state.epoch, at=now)
 
-    def _tell_outcome(self, state: StateObject, report: Report, now: float) -> None:
-        if report.outcome is Outcome.SUCCESS:
-            if self.outbox.wants(CallSucceeded):
-                self.tell(CallSucceeded, state=state.kind, duration=report.duration, slow=report.slow, at=now)
-        elif report.outcome is Outcome.FAILURE:
-            if self.outbox.wants(CallFailed):
-                self.tell(
-                    CallFailed, state=state.kind, duration=report.duration, slow=report.slow, error=report.error, at=now
-                )
-        elif self.outbox.wants(CallIgnored):
-            self.tell(CallIgnored, state=state.kind, duration=report.duration, error=report.error, at=now)
+    def _tell_outcome(self, kind: State, report: Report, slow: bool, now: float) -> None:
+        outcome, duration, _, error = report
+        if outcome is SUCCESS:
+            self.tell(CallSucceeded, state=kind, duration=duration, slow=slow, at=now)
+        elif outcome is FAILURE:
+            self.tell(CallFailed, state=kind, duration=duration, slow=slow, error=error, at=now)
+        else:
+            self.tell(CallIgnored, state=kind, duration=duration, error=error, at=now)
 
     def tick(self, now: float) -> None:
         """Make due what time alone decides."""
@@ -583,6 +594,7 @@ class Circuit:
         """Count the quiet successes and let the window age, for a look at the sums."""
         if self.retired is not None:
             self.retired.fold()
+        self.count_given()
         self.state.fold()
         if isinstance(self.state, _Counting):
             self.state.window.advance(now)
@@ -750,6 +762,7 @@ class Circuit:
         old.fold()
         if self.retired is not None:
             self.retired.fold()
+        self.count_given()
         event = CircuitTransitioned(
             name=self.name, at=now, old=old.kind, new=new.kind, reason=why, epoch=new.epoch,
             step=self.step if step is None else step, totals=old.held(), wait=wait, note=note, by=by,

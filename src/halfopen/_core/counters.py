@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from halfopen._core.outcomes import Outcome
+from halfopen._core.outcomes import FAILURE, Outcome, SUCCESS
 from halfopen._core.states import Reason, Refusal, State
 
 if TYPE_CHECKING:
-    from halfopen._core.circuit import Report
     from halfopen._core.events import CircuitTransitioned
 
 __all__ = ["Counters", "DurationSink"]
@@ -27,8 +26,8 @@ class Counters:
     """Sums that only grow."""
 
     __slots__ = (
-        "abandoned", "durations", "estimate", "expired", "failures", "guests", "ignored", "last_error", "late_results",
-        "moves", "refusals_since_round", "rejected", "round_share", "seconds", "since",
+        "abandoned", "durations", "estimate", "expired", "failures", "free_abandoned", "free_permits", "free_settled",
+        "gated_permits", "guests", "ignored", "last_error", "late_results", "moves", "refused_open", "rejected", "round_mark", "round_share", "seconds", "since",
         "slow_failures", "slow_successes", "successes", "trial_failures", "trial_successes"
     )  # fmt: skip
 
@@ -37,8 +36,10 @@ class Counters:
         self.slow_successes = self.slow_failures = 0
         self.late_results = self.abandoned = self.expired = 0
         self.trial_successes = self.trial_failures = 0
+        self.gated_permits = self.free_permits = self.free_settled = self.free_abandoned = 0
         self.guests = 0
         self.last_error: str | None = None
+        self.refused_open = 0  # by far the commonest refusal: a number of its own
         self.rejected: dict[Refusal, int] = {}
         self.moves: dict[tuple[State, State, Reason], int] = {}
         self.seconds: dict[State, float] = {}
@@ -46,35 +47,45 @@ class Counters:
         self.durations: DurationSink | None = None
         # The estimate of false refusals: a trapezoid between the success shares of two rounds of trial calls.
         self.estimate = 0.0
-        self.refusals_since_round = 0
+        self.round_mark = 0
         self.round_share = 0.0
 
-    def settled(self, report: Report) -> None:
+    def settled(self, outcome: Outcome, duration: float, slow: bool, error: str | None) -> None:
         """Count a call that was judged by itself."""
-        outcome = report.outcome
-        if outcome is Outcome.SUCCESS:
+        if outcome is SUCCESS:
             self.successes += 1
-            self.slow_successes += report.slow
-        elif outcome is Outcome.FAILURE:
+            if slow:
+                self.slow_successes += 1
+        elif outcome is FAILURE:
             self.failures += 1
-            self.slow_failures += report.slow
-            self.last_error = report.error
+            self.last_error = error
+            if slow:
+                self.slow_failures += 1
         else:
             self.ignored += 1
         if self.durations is not None:
-            self.durations.add(outcome, (report.duration,))
+            self.durations.add(outcome, (duration,))
 
-    def quiet_successes(self, durations: Sequence[float]) -> None:
-        """Count fast successes in one go."""
+    def quiet_successes(self, durations: Sequence[float], permits: int) -> None:
+        """Count fast successes in one go; *permits* of them held a permit."""
         self.successes += len(durations)
+        self.free_settled += permits
         if self.durations is not None:
-            self.durations.add(Outcome.SUCCESS, durations)
+            self.durations.add(SUCCESS, durations)
 
     def reject(self, refusal: Refusal) -> None:
         """Count a refusal."""
-        self.rejected[refusal] = self.rejected.get(refusal, 0) + 1
-        if refusal is Refusal.OPEN or refusal is Refusal.TRIAL_BUDGET:
-            self.refusals_since_round += 1
+        if refusal is Refusal.OPEN:
+            self.refused_open += 1
+        else:
+            self.rejected[refusal] = self.rejected.get(refusal, 0) + 1
+
+    def refusals(self) -> dict[Refusal, int]:
+        """Return the refusals by reason."""
+        return {Refusal.OPEN: self.refused_open, **self.rejected} if self.refused_open else dict(self.rejected)
+
+    def _refused_for_lack_of_trials(self) -> int:
+        return self.refused_open + self.rejected.get(Refusal.TRIAL_BUDGET, 0)
 
     def trial(self, failed: bool) -> None:
         """Count a finished trial call; an expired one has failed."""
@@ -93,9 +104,10 @@ class Counters:
             self._end_of_round(1 - event.totals.failures / event.totals.calls)
         if State.CLOSED in (event.old, event.new):
             self.round_share = 0.0
-            self.refusals_since_round = 0
+            self.round_mark = self._refused_for_lack_of_trials()
 
     def _end_of_round(self, share: float) -> None:
-        self.estimate += self.refusals_since_round * (self.round_share + share) / 2
+        refused = self._refused_for_lack_of_trials()
+        self.estimate += (refused - self.round_mark) * (self.round_share + share) / 2
         self.round_share = share
-        self.refusals_since_round = 0
+        self.round_mark = refused

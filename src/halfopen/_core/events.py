@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from halfopen._core.outcomes import Outcome
 from halfopen._core.states import Reason, Refusal, State
 from halfopen._core.windows import Totals
 
@@ -119,5 +120,5 @@ class TrialExpired(Event):
 class LateResult(Event):
     """A call of an earlier epoch, or an expired trial call, reported; nothing was changed by it."""
 
-    outcome: str
+    outcome: Outcome
     epoch: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Classified", "Outcome"]
+__all__ = ["FAILURE", "IGNORED", "SUCCESS", "Classified", "Outcome"]
 
 
 class Outcome(StrEnum):
@@ -18,6 +18,9 @@ class Outcome(StrEnum):
     FAILURE = "failure"
     IGNORED = "ignored"
 
+
+# A member fetched from its enumeration costs 50 ns on Python 3.11, one from a module 5.
+SUCCESS, FAILURE, IGNORED = Outcome
 
 Classified = Outcome | tuple[Outcome, float | None]
 """An outcome, alone or with the seconds after which the dependency asks to be tried again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from halfopen._core.backoff import RETRY_AFTER_CAP, Backoff, Constant, Exponential
 from halfopen._core.checking import Checks
 from halfopen._core.states import Reason, State
-from halfopen._core.windows import CountWindow, TimeWindow, Totals
+from halfopen._core.windows import CountWindow, Sums, TimeWindow, Totals
 
 __all__ = ["Call", "HalfOpen", "Ramp", "Settings", "TripRules"]
 
@@ -223,22 +224,18 @@ class Settings:
         return float(getattr(self.backoff, "cap", RETRY_AFTER_CAP))
 
 
-class Share:
+NEVER = (1, 0)
+"""A share that no part of any whole reaches."""
+
+
+def exact_share(threshold: float | None) -> tuple[int, int]:
     """
-    A threshold that is compared exactly.
+    Return a threshold as (part, whole), to be compared by multiplication and exactly.
 
     A float near a short fraction is taken for it: 0.07 means 7 of 100, though 0.07 × 100 is a hair above 7. The
     short fraction is the best one with a denominator up to 10⁹, found by continued fractions.
     """
-
-    __slots__ = ("denominator", "numerator")
-
-    def __init__(self, value: float) -> None:
-        self.numerator, self.denominator = _short_fraction(*value.as_integer_ratio())
-
-    def reached(self, part: int, whole: int) -> bool:
-        """Say whether *part* of *whole* is at least this share."""
-        return part * self.denominator >= self.numerator * whole
+    return NEVER if threshold is None else _short_fraction(*threshold.as_integer_ratio())
 
 
 def _short_fraction(numerator: int, denominator: int, largest: int = 10**9) -> tuple[int, int]:
@@ -267,27 +264,29 @@ class TripRules:
 
     def __init__(self, settings: Settings) -> None:
         self.minimum = settings.minimum
-        self.failure_rate = _share(settings.failure_rate_threshold)
-        self.slow_rate = _share(settings.slow_call_rate_threshold)
-        self.failure_count = settings.failure_count_threshold
-        self.consecutive = settings.consecutive_failures
+        self.failure_rate = exact_share(settings.failure_rate_threshold)
+        self.slow_rate = exact_share(settings.slow_call_rate_threshold)
+        self.failure_count = settings.failure_count_threshold or math.inf
+        self.consecutive = settings.consecutive_failures or math.inf
 
-    def broken(self, held: Totals, streak: int) -> Reason | None:
+    def broken(self, held: Sums, streak: int) -> Reason | None:
         """Return the first rule that says "trip", or None."""
-        if held.calls >= self.minimum:
-            if self.failure_rate is not None and self.failure_rate.reached(held.failures, held.calls):
+        calls, failures, slow, _ = held
+        if calls >= self.minimum:
+            part, whole = self.failure_rate
+            if failures * whole >= part * calls:
                 return Reason.FAILURE_RATE
-            if self.slow_rate is not None and self.slow_rate.reached(held.slow, held.calls):
+            part, whole = self.slow_rate
+            if slow * whole >= part * calls:
                 return Reason.SLOW_CALL_RATE
-        if self.failure_count is not None and held.failures >= self.failure_count:
+        if failures >= self.failure_count:
             return Reason.FAILURE_COUNT
-        if self.consecutive is not None and streak >= self.consecutive:
-            return Reason.CONSECUTIVE
-        return None
+        return Reason.CONSECUTIVE if streak >= self.consecutive else None
 
-    def calm(self, held: Totals) -> bool:
+    def calm(self, held: Sums) -> bool:
         """Say whether a fast success is unable to trip: the minimum is reached, or there is nothing bad to judge."""
-        return held.calls >= self.minimum or (held.failures == 0 and held.slow == 0)
+        calls, failures, slow, _ = held
+        return calls >= self.minimum or not (failures or slow)
 
 
 class TrialRules:
@@ -299,8 +298,8 @@ class TrialRules:
         trials = settings.half_open
         self.half_open = trials
         self.needed = min(settings.minimum, trials.permitted_calls)
-        self.failure_rate = _share(trials.failure_rate_threshold or settings.failure_rate_threshold)
-        self.slow_rate = _share(trials.slow_call_rate_threshold or settings.slow_call_rate_threshold)
+        self.failure_rate = exact_share(trials.failure_rate_threshold or settings.failure_rate_threshold)
+        self.slow_rate = exact_share(trials.slow_call_rate_threshold or settings.slow_call_rate_threshold)
 
     def passed(self, held: Totals) -> bool | None:
         """Return the verdict over the trial calls that have reported; None while there is none."""
@@ -310,10 +309,8 @@ class TrialRules:
             return True if held.calls >= self.half_open.permitted_calls else None
         if held.calls < self.needed:
             return None
-        failed = self.failure_rate is not None and self.failure_rate.reached(held.failures, held.calls)
-        slow = self.slow_rate is not None and self.slow_rate.reached(held.slow, held.calls)
-        return not (failed or slow)
-
-
-def _share(value: float | None) -> Share | None:
-    return None if value is None else Share(value)
+        part, whole = self.failure_rate
+        if held.failures * whole >= part * held.calls:
+            return False
+        part, whole = self.slow_rate
+        return held.slow * whole < part * held.calls

@@ -238,14 +238,16 @@ def _counted(circuit: Circuit, now: float) -> Counted:
     seconds = {state.value: spent for state, spent in sums.seconds.items()}
     present = circuit.state.kind.value
     seconds[present] = seconds.get(present, 0.0) + (now - sums.since)
-    issued, in_flight = circuit.issued(), len(circuit.outstanding)
+    abandoned = sums.abandoned + sums.free_abandoned
+    issued = sums.gated_permits + sums.free_permits
+    in_flight = len(circuit.outstanding) + sums.free_permits - sums.free_settled - sums.free_abandoned
     return Counted(
         successes=sums.successes,
         failures=sums.failures,
         ignored=sums.ignored,
         slow_successes=sums.slow_successes,
         slow_failures=sums.slow_failures,
-        rejected={refusal.value: count for refusal, count in sums.rejected.items()},
+        rejected={refusal.value: count for refusal, count in sums.refusals().items()},
         trial_successes=sums.trial_successes,
         trial_failures=sums.trial_failures,
         late_results=sums.late_results,
@@ -255,10 +257,10 @@ def _counted(circuit: Circuit, now: float) -> Counted:
         guests=sums.guests,
         permits=PermitCounts(
             issued=issued,
-            settled=issued - in_flight - sums.expired - sums.abandoned,
+            settled=issued - in_flight - sums.expired - abandoned,
             in_flight=in_flight,
             expired=sums.expired,
-            abandoned=sums.abandoned,
+            abandoned=abandoned,
         ),
     )
 

@@ -10,12 +10,13 @@ that an interrupt between two steps can cost one call but never bends the sums.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from halfopen._core.checking import Checks
 
-__all__ = ["CountWindow", "TimeWindow", "Totals", "Window", "make_window"]
+__all__ = ["CountWindow", "Sums", "TimeWindow", "Totals", "Window", "make_window"]
 
 
 class Totals(NamedTuple):
@@ -27,7 +28,10 @@ class Totals(NamedTuple):
     slow_failures: int
 
 
-_NOTHING = Totals(0, 0, 0, 0)
+# Inside, the same four numbers travel as a bare tuple, which costs a third of a named one.
+Sums = tuple[int, int, int, int]
+
+_NOTHING: Sums = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +83,13 @@ class TimeWindow:
 class CountedCalls:
     """The running form of a `CountWindow`."""
 
-    __slots__ = ("_bad", "_head", "_size", "totals")
+    __slots__ = ("_bad", "_size", "totals")
 
     def __init__(self, size: int) -> None:
         self._size = size
         self.totals = _NOTHING
-        # (number of the call, totals before it), oldest first from _head on: a list is a tenth of a deque's memory.
-        self._bad: list[tuple[int, Totals]] = []
-        self._head = 0
+        # (number of a bad call, totals before it), oldest first; made for the first one, as most breakers see none.
+        self._bad: deque[tuple[int, Sums]] | None = None
 
     def advance(self, now: float) -> None:
         """Do nothing: time does not age counted calls."""
@@ -98,39 +101,52 @@ class CountedCalls:
     def successes(self, count: int) -> None:
         """Count *count* fast successes."""
         calls, failures, slow, both = self.totals
-        self.totals = Totals(calls + count, failures, slow, both)
+        self.totals = (calls + count, failures, slow, both)
         self._evict()
 
-    def add(self, failed: bool, slow: bool) -> None:
-        """Count one call."""
-        if not failed and not slow:
-            self.successes(1)
-            return
+    def add(self, failed: bool, slow: bool, now: float) -> Sums:
+        """Count one call; return what the window holds then."""
         before = self.totals
-        self._bad.append((before.calls, before))
         calls, failures, slow_calls, both = before
-        self.totals = Totals(calls + 1, failures + failed, slow_calls + slow, both + (failed and slow))
-        self._evict()
+        if failed or slow:
+            if self._bad is None:
+                self._bad = deque()
+            self._bad.append((calls, before))
+        # Branches, because adding a bool to an int is the slow way to add 0 or 1.
+        if failed:
+            failures += 1
+            if slow:
+                both += 1
+        if slow:
+            slow_calls += 1
+        calls += 1
+        self.totals = (calls, failures, slow_calls, both)
+        # What `_evict` and `window` do, without two calls.
+        bad, size = self._bad, self._size
+        if calls > size:
+            oldest, calls = calls - size, size
+            while bad and bad[0][0] < oldest:
+                bad.popleft()
+        if not bad:
+            return (calls, 0, 0, 0)
+        _, gone_failures, gone_slow, gone_both = bad[0][1]
+        return (calls, failures - gone_failures, slow_calls - gone_slow, both - gone_both)
 
-    def window(self) -> Totals:
+    def window(self) -> Sums:
         """Return what the window holds now."""
         calls, failures, slow, both = self.totals
-        if self._head >= len(self._bad):
-            return Totals(min(calls, self._size), 0, 0, 0)
-        gone = self._bad[self._head][1]
-        return Totals(
-            min(calls, self._size), failures - gone.failures, slow - gone.slow, both - gone.slow_failures
-        )
+        held = calls if calls < self._size else self._size
+        if not self._bad:
+            return (held, 0, 0, 0)
+        _, gone_failures, gone_slow, gone_both = self._bad[0][1]
+        return (held, failures - gone_failures, slow - gone_slow, both - gone_both)
 
     def _evict(self) -> None:
-        bad, oldest = self._bad, self.totals.calls - self._size
-        head = self._head
-        while head < len(bad) and bad[head][0] < oldest:
-            head += 1
-        self._head = head
-        # Cutting half the list at a time keeps the cost of a call constant on average.
-        if head > 32 and head * 2 > len(bad):
-            self._bad, self._head = bad[head:], 0
+        bad = self._bad
+        if bad:
+            oldest = self.totals[0] - self._size
+            while bad and bad[0][0] < oldest:
+                bad.popleft()
 
 
 class TimedCalls:
@@ -143,7 +159,7 @@ class TimedCalls:
         self._width = seconds / buckets
         self.totals = _NOTHING
         # (number of the bucket, totals at its start), oldest first.
-        self._marks: list[tuple[float, Totals]] = []
+        self._marks: list[tuple[float, Sums]] = []
 
     def advance(self, now: float) -> None:
         """Let the buckets that are too old at *now* go, and begin the present one."""
@@ -165,35 +181,40 @@ class TimedCalls:
     def successes(self, count: int) -> None:
         """Count *count* fast successes in the bucket that was begun last."""
         calls, failures, slow, both = self.totals
-        self.totals = Totals(calls + count, failures, slow, both)
+        self.totals = (calls + count, failures, slow, both)
 
-    def add(self, failed: bool, slow: bool) -> None:
-        """Count one call in the bucket that was begun last."""
+    def add(self, failed: bool, slow: bool, now: float) -> Sums:
+        """Count one call in the bucket of *now*; return what the window holds then."""
+        self.advance(now)
         calls, failures, slow_calls, both = self.totals
-        self.totals = Totals(calls + 1, failures + failed, slow_calls + slow, both + (failed and slow))
+        if failed:
+            failures += 1
+            if slow:
+                both += 1
+        if slow:
+            slow_calls += 1
+        self.totals = (calls + 1, failures, slow_calls, both)
+        return self.window()
 
-    def window(self) -> Totals:
+    def window(self) -> Sums:
         """Return what the window holds, as of the last `advance`."""
         if not self._marks:
             return _NOTHING
-        gone = self._marks[0][1]
-        return Totals(*(total - before for total, before in zip(self.totals, gone, strict=True)))
+        calls, failures, slow, both = self.totals
+        gone_calls, gone_failures, gone_slow, gone_both = self._marks[0][1]
+        return (calls - gone_calls, failures - gone_failures, slow - gone_slow, both - gone_both)
 
 
 Window = CountedCalls | TimedCalls
 
 
-def make_window(spec: CountWindow | TimeWindow, now: float, held: Totals = _NOTHING) -> Window:
+def make_window(spec: CountWindow | TimeWindow, now: float, held: Sums = _NOTHING) -> Window:
     """Return an empty running window, or one that begins with the calls of another."""
     window = CountedCalls(spec.size) if isinstance(spec, CountWindow) else TimedCalls(spec.seconds, spec.buckets)
     window.advance(now)
-    good = held.calls - held.failures - held.slow + held.slow_failures
-    for count, failed, slow in (
-        (held.slow_failures, True, True),
-        (held.failures - held.slow_failures, True, False),
-        (held.slow - held.slow_failures, False, True),
-    ):
-        for _ in range(count):
-            window.add(failed, slow)
-    window.successes(good)
+    calls, failures, slow_calls, both = held
+    for times, failed, slow in ((both, True, True), (failures - both, True, False), (slow_calls - both, False, True)):
+        for _ in range(times):
+            window.add(failed, slow, now)
+    window.successes(calls - failures - slow_calls + both)
     return window

@@ -30,13 +30,13 @@ class Bus:
     line; beyond 10,000 waiting events those about single calls are dropped and counted in `dropped`, never moves.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_members", "_subscriptions", "_turn", "_waiting", "_wanted", "dropped", "errors")
+    __slots__ = ("__weakref__", "_lock", "_members", "_subscriptions", "_turn", "_wanted", "dropped", "errors", "waiting")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscriptions: tuple[_Subscription, ...] = ()
         self._wanted: dict[type[Event], bool] = {}
-        self._waiting: deque[Event] = deque()
+        self.waiting: deque[Event] = deque()
         self._members: weakref.WeakSet[Any] = weakref.WeakSet()
         self._turn: Callable[[], _Turn | None] = _nobody
         self.dropped = 0
@@ -88,14 +88,14 @@ class Bus:
 
     def put(self, event: Event) -> None:
         """Keep an event until `flush`."""
-        if len(self._waiting) >= WAITING_AT_MOST and not isinstance(event, CircuitTransitioned):
+        if len(self.waiting) >= WAITING_AT_MOST and not isinstance(event, CircuitTransitioned):
             self.dropped += 1
             return
-        self._waiting.append(event)
+        self.waiting.append(event)
 
     def flush(self) -> None:
         """Publish what waits, unless another thread, or a listener of this one, is at it already."""
-        while self._waiting:
+        while self.waiting:
             turn = self._take_turn()
             if turn is None:
                 return
@@ -118,7 +118,7 @@ class Bus:
     def _publish(self) -> None:
         while True:
             try:
-                event = self._waiting.popleft()
+                event = self.waiting.popleft()
             except IndexError:
                 return
             for subscription in self._subscriptions:
@@ -136,7 +136,7 @@ class Bus:
         """Begin anew in a child process, where the publishing thread does not exist."""
         self._lock = threading.Lock()
         self._turn = _nobody
-        self._waiting.clear()
+        self.waiting.clear()
         for member in list(self._members):
             member.after_fork()
 

@@ -28,9 +28,11 @@ _SOURCE = '''
 def _h_factory({names}):
     {define} {name}({parameters}):
         _h_state = _h_circuit.state
-        if _h_state.gated:
-            {gated}
         _h_began = _h_now()
+        if _h_state.gated:
+            if _h_began < _h_state.shut_until:
+                raise _h_refuse(_h_state, _h_began)
+            {gated}
         try:
             _h_result = {plain}
         except BaseException as _h_error:
