@@ -178,7 +178,8 @@ class Retry:
             host.tally.ended(None)
             raise
         else:
-            if type(result) is CoroutineType:
+            kind: object = type(result)
+            if kind is CoroutineType:
                 refuse_coroutine(self, result)
             host.tally.first_success()
             return result

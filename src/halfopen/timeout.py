@@ -141,7 +141,8 @@ class Timeout:
             return self._on_thread(line, token, partial(fn, *args, **kwargs))
         try:
             result = fn(*args, **kwargs)
-            if type(result) is CoroutineType:
+            kind: object = type(result)
+            if kind is CoroutineType:
                 refuse_coroutine(self, result)
         except BaseException as error:
             self._raised(line, error)
@@ -182,16 +183,16 @@ class Timeout:
         try:
             with cancel_at(self._here(line), self._clock) as scope:
                 result = await fn(*args, **kwargs)
-            if scope.expired:
-                raise CallTimeoutError(line[2], line[3]) from scope.cause
+                self._returned(line)
+                return result
+            # Only a cancellation of its own leads the scope here.
+            raise CallTimeoutError(line[2], line[3]) from scope.cause
         except BaseException as error:
             self._raised(line, error)
             raise
         finally:
             if token is not None:
                 AMBIENT.reset(token)
-        self._returned(line)
-        return result
 
     def snapshot(self) -> TimeoutSnapshot:
         """Return the counters since this timeout was made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from halfopen._core.attempts import Limits
 from halfopen._core.checking import Checks
@@ -77,5 +77,5 @@ class RetrySettings:
 
 
 def _is_errors(value: object) -> bool:
-    members = value if isinstance(value, tuple) else (value,)
+    members = cast(tuple[Any, ...], value if isinstance(value, tuple) else (value,))
     return all(isinstance(member, type) and issubclass(member, Exception) for member in members)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["NEVER", "asked_wait", "parse_retry_after"]
 
@@ -69,8 +69,8 @@ def _of_text(text: str, wall: float) -> float | None:
 def _pushback(source: object) -> float | None:
     read = _attribute(source, "trailing_metadata")
     try:
-        pairs = dict(read() if callable(read) else read or ())
-        value: Any = pairs.get(_PUSHBACK)
+        metadata: Any = read() if callable(read) else read
+        value = cast(dict[str, Any], dict(metadata or ())).get(_PUSHBACK)
     except Exception:
         return None
     if value is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextvars import ContextVar, Token
 from types import TracebackType
+from typing import Any
 
 from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
@@ -110,13 +111,17 @@ def deadline(seconds: float | None, *, name: str = "deadline", clock: Clock | No
     if seconds is None:
         checks.done()
         return Deadline(name, None)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+    if not _is_number(seconds):
         checks.wrong("seconds", seconds, "a number of seconds, or None", "wrong_type")
     elif not math.isfinite(seconds):
         checks.wrong("seconds", seconds, "a finite number of seconds, or None")
     checks.done()
-    clock = clock or SYSTEM_CLOCK
-    return Deadline(name, (clock.monotonic() + seconds, clock, name, float(seconds)))
+    source: Clock = clock or SYSTEM_CLOCK
+    return Deadline(name, (source.monotonic() + seconds, source, name, float(seconds)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def time_left() -> float | None:

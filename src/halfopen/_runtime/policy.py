@@ -63,8 +63,9 @@ def decorate(policy: CallPolicy, fn: F, *, hold: Hold | None = None, no_generato
             where the policy has no *hold*.
     """
     if isinstance(fn, (staticmethod, classmethod)):
-        inner = decorate(policy, fn.__func__, hold=hold, no_generators=no_generators)
-        return cast(F, type(fn)(inner))
+        wrapped = cast(Any, fn)
+        inner = decorate(policy, wrapped.__func__, hold=hold, no_generators=no_generators)
+        return cast(F, type(wrapped)(inner))
     _refuse_what_is_no_function(policy, fn)
     if _is(inspect.isgeneratorfunction, fn) or _is(inspect.isasyncgenfunction, fn):
         return cast(F, _keep_name(fn, _generator(policy, fn, hold, no_generators)))
@@ -144,7 +145,8 @@ def _generator(
 def _held_generator(hold: Hold, fn: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with hold.hold():
-            return (yield from fn(*args, **kwargs))
+            result: Any = yield from fn(*args, **kwargs)
+            return result
 
     return guarded
 
