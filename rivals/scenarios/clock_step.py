@@ -15,7 +15,7 @@ COLOURS = ("sync", "async")
 
 def play(stage: Stage) -> Verdict:
     early = _answered(stage, step=+3600.0, wait=0.1)
-    late = _answered(stage, step=-3600.0, wait=0.7)
+    late = _answered(stage, step=-3600.0, wait=1.0)
     if early and not late:
         return fails("1 h forward ends the open time at once, 1 h back prolongs it by 1 h")
     if early:
@@ -26,7 +26,7 @@ def play(stage: Stage) -> Verdict:
 
 
 def _answered(stage: Stage, step: float, wait: float) -> bool:
-    stage.build(open_time=0.5)
+    stage.build(open_time=0.8)
     stage.trip()
     wall_clock.shift(step)
     time.sleep(wait)
