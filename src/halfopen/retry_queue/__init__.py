@@ -15,9 +15,9 @@ from ._errors import (
 )
 from ._group_commit import Ticket
 from ._inspection import Selection
-from ._operations import Accepted
 from ._profile import LaneProfile, MessageSchedule
 from ._reports import Report, Verdict
+from ._requests import Accepted
 from ._rows import HistoryEntry, Message, MessageState, Stream
 from ._stats import LaneStats, QueueStats
 from ._store import Store

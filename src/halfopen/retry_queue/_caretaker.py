@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterable
 
 from ._errors import StoreUnavailableError
-from ._lane import Hub, Lane
+from ._hub import Hub
+from ._lane import Lane
 from ._profile import LaneProfile
 from ._rows import Message
 from ._rules import Change
@@ -95,7 +96,7 @@ class Caretaker:
     def _renew(self, now: float) -> None:
         held = []
         for lane in list(self._lanes.values()):
-            for attempt in list(lane.in_flight.values()):
+            for attempt in list(lane.results.in_flight.values()):
                 if attempt.lease_until - now < lane.profile.lease * 2 / 3:
                     attempt.lease_until = now + lane.profile.lease
                     held.append((attempt.message.seq, attempt.token, lane.profile.lease))
@@ -103,12 +104,12 @@ class Caretaker:
             self._hub.store.renew(held).result()
 
     def _write_again(self) -> None:
-        waiting, self._hub.failed_writes[:] = list(self._hub.failed_writes), []
-        for attempt, change, pace in waiting:
-            attempt.lane.write(attempt, change, pace)
+        waiting, self._hub.again = self._hub.again, []
+        for write in waiting:
+            write()
 
     def _own(self) -> frozenset[int]:
-        return frozenset(seq for lane in list(self._lanes.values()) for seq in list(lane.in_flight))
+        return frozenset(seq for lane in list(self._lanes.values()) for seq in list(lane.results.in_flight))
 
     def _profile_of(self, lane: str) -> LaneProfile:
         known = self._lanes.get(lane)
@@ -118,7 +119,7 @@ class Caretaker:
         for message, change in changed:
             lane = self._lanes.get(message.lane)
             if lane is not None:
-                lane.announce(message, change)
+                lane.results.announce(message, change)
             self._hub.attention(message.lane)
 
     def _slowly(self) -> None:

@@ -129,27 +129,27 @@ class Attempt:
         """Send in this thread and settle."""
         delivery = self.prepare()
         if isinstance(delivery, Report):
-            self.lane.settle(self, delivery)
+            self.lane.results.settle(self, delivery)
             return
         try:
             report = checked(self.lane.sender(delivery))
         except BaseException as error:
-            self.lane.settle(self, judge_exception(error, body_begun=delivery.body_begun))
+            self.lane.results.settle(self, judge_exception(error, body_begun=delivery.body_begun))
             if not isinstance(error, Exception):
                 raise
             return
-        self.lane.settle(self, report)
+        self.lane.results.settle(self, report)
 
     async def arun(self, delivery: Delivery) -> None:
         """Send in this task and settle; a cancelled send is no evidence about the partner."""
         try:
             report = checked(await self.lane.sender(delivery))  # type: ignore[misc]  # an AsyncSender, checked at start
         except BaseException as error:
-            self.lane.settle(self, judge_exception(error, body_begun=delivery.body_begun))
+            self.lane.results.settle(self, judge_exception(error, body_begun=delivery.body_begun))
             if not isinstance(error, Exception):
                 raise
             return
-        self.lane.settle(self, report)
+        self.lane.results.settle(self, report)
 
 
 def checked(report: object) -> Report:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import BinaryIO
 
 from ._bodies import Body, take
-from ._operations import NewMessage
+from ._requests import NewMessage
 from ._rows import Message, Stream
 from ._store import Store
 

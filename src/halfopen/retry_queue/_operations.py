@@ -1,5 +1,5 @@
 """
-What the store does to messages inside one transaction: enqueue, claim, finish, receipt, command.
+What the store does to messages inside one transaction: enqueue, claim, finish.
 
 Each function reads first, lets the pure rules decide, then writes. None touches anything but its transaction, so the
 writer may run it again.
@@ -8,138 +8,22 @@ writer may run it again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from . import _sql
-from ._errors import CommandRefusedError, DuplicateMessageError, UnknownMessageError
+from ._errors import DuplicateMessageError, UnknownMessageError
 from ._group_commit import Transaction
 from ._reports import Report, Verdict
-from ._rows import LaneRow, Message, MessageState, Outcome
-from ._rules import Change, after_command, after_receipt, check_resubmit
+from ._requests import Accepted, ClaimRequest, Dialect, Finished, NewMessage, Pace
+from ._rows import LaneRow, Message, MessageState
+from ._rules import Change, after_receipt
 from ._trials import select_trials
 
-__all__ = [
-    "Accepted",
-    "ClaimRequest",
-    "Dialect",
-    "Finished",
-    "NewMessage",
-    "Pace",
-    "apply_change",
-    "claim",
-    "command",
-    "enqueue",
-    "find",
-    "finish",
-    "lane_row",
-    "receipt",
-]
+__all__ = ["apply_change", "claim", "enqueue", "find", "finish", "lane_row", "log"]
 
 # Rows looked at for trial calls: the choice costs the same however long the backlog is.
 TRIAL_CANDIDATES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """
-    Where the engines differ.
-
-    Attributes:
-        lock_lane: Suffix that locks a lane's row, skipping it if another process holds it.
-        lock_rows: The same for messages.
-        lease_over: Condition for a lease that has run out.
-        insert: Writes a message, its payload, and its lane if that is new; returns its seq, or None if the ID is taken.
-        lock_stream: Makes enqueueing into one ordered stream a queue of its own until the commit.
-    """
-
-    lock_lane: str
-    lock_rows: str
-    lease_over: str
-    insert: Callable[[Transaction, dict[str, Any]], int | None]
-    lock_stream: Callable[[Transaction, str, str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewMessage:
-    """A message on its way into the store; its large body, if any, is written already."""
-
-    id: str
-    lane: str
-    stream: str | None
-    stream_mode: int
-    kind: str
-    size: int
-    digest: str
-    deadline: float | None
-    headers: str
-    body: bytes | None
-    file: str | None
-    mic: str | None = None
-    resubmit_of: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """
-    A message is in the store.
-
-    Attributes:
-        message_id: Its Message-ID.
-        seq: Its place in the order of arrival.
-        duplicate: True if the same bytes had been accepted under this ID before.
-    """
-
-    message_id: str
-    seq: int
-    duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
-    """
-    Which messages to take.
-
-    Attributes:
-        limit: Most messages to take: one per permit.
-        cap: Most messages of the lane in flight, over all processes; None: the lane's send window.
-        trial: Choose for trial calls.
-        any_due: Do not consult due times: the breaker's timer rules.
-    """
-
-    lane: str
-    limit: int
-    token: str
-    lease: float
-    epoch: int | None = None
-    cap: int | None = None
-    trial: bool = False
-    any_due: bool = False
-    trial_size: int = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What an outcome does to the lane's send window."""
-
-    outcome: Outcome
-    limit: int
-    slow: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """
-    How the result of a send was taken.
-
-    Attributes:
-        valid: False if the token no longer fitted: the result went to history only.
-        change: What was written, None if nothing.
-    """
-
-    valid: bool
-    change: Change | None
 
 
 def enqueue(transaction: Transaction, new: NewMessage, dialect: Dialect) -> Accepted:
@@ -214,8 +98,8 @@ def claim(transaction: Transaction, request: ClaimRequest, dialect: Dialect) -> 
         return []
     chosen = _candidates(transaction, request, seats, dialect)
     marks = {"token": request.token, "until": transaction.lease_now + request.lease, "epoch": request.epoch}
-    for message in chosen:
-        transaction.execute(_sql.MARK, {**marks, "seq": message.seq})
+    if chosen:
+        dialect.mark(transaction, [message.seq for message in chosen], marks)
     return [
         replace(
             message,
@@ -240,7 +124,9 @@ def _candidates(transaction: Transaction, request: ClaimRequest, seats: int, dia
     return select_trials(messages, seats, request.trial_size) if request.trial else messages
 
 
-def finish(transaction: Transaction, message: Message, token: str, change: Change, pace: Pace | None) -> Finished:
+def finish(
+    transaction: Transaction, message: Message, token: str, change: Change, pace: Pace | None, dialect: Dialect
+) -> Finished:
     """
     Write the result of a send, valid only while *token* is the row's.
 
@@ -250,8 +136,9 @@ def finish(transaction: Transaction, message: Message, token: str, change: Chang
         _set_pace(transaction, message.lane, pace)
     if change.state is MessageState.AWAITING_RECEIPT:
         change = _with_early_receipt(transaction, message, change)
-    if transaction.execute(_sql.APPLY_WITH_TOKEN, {**_values(message, change, transaction.now), "token": token}):
-        _after(transaction, message, change)
+    row = {**_values(message, change, transaction.now), "token": token}
+    if dialect.settle(transaction, row, _entry(message, transaction.now, change.what, change.outcome, change.detail)):
+        _keep_receipt(transaction, message, change)
         return Finished(True, change)
     present = _by_seq(transaction, message.seq)
     if change.state is MessageState.DONE and present.state is not MessageState.DONE:
@@ -291,7 +178,8 @@ def _with_early_receipt(transaction: Transaction, message: Message, change: Chan
 def apply_change(transaction: Transaction, message: Message, change: Change, who: str | None = None) -> None:
     """Write *change* into the row of *message* and its history."""
     transaction.execute(_sql.APPLY, _values(message, change, transaction.now))
-    _after(transaction, message, change, who)
+    log(transaction, message, what=change.what, outcome=change.outcome, detail=change.detail, who=who)
+    _keep_receipt(transaction, message, change)
 
 
 def _values(message: Message, change: Change, now: float) -> dict[str, Any]:
@@ -314,8 +202,7 @@ def _values(message: Message, change: Change, now: float) -> dict[str, Any]:
     }
 
 
-def _after(transaction: Transaction, message: Message, change: Change, who: str | None = None) -> None:
-    log(transaction, message, what=change.what, outcome=change.outcome, detail=change.detail, who=who)
+def _keep_receipt(transaction: Transaction, message: Message, change: Change) -> None:
     if change.receipt is not None:
         transaction.execute(
             "UPDATE payloads SET receipt = :receipt WHERE seq = :seq", {"receipt": change.receipt, "seq": message.seq}
@@ -332,19 +219,22 @@ def log(
     who: str | None = None,
 ) -> None:
     """Write one line of a message's history."""
-    transaction.execute(
-        _sql.HISTORY,
-        {
-            "seq": message.seq,
-            "lane": message.lane,
-            "at": transaction.now,
-            "attempt": message.attempts,
-            "what": what,
-            "outcome": outcome,
-            "detail": detail,
-            "who": who,
-        },
-    )
+    transaction.execute(_sql.HISTORY, _entry(message, transaction.now, what, outcome, detail, who))
+
+
+def _entry(
+    message: Message, now: float, what: str, outcome: str | None, detail: str | None, who: str | None = None
+) -> dict[str, Any]:
+    return {
+        "seq": message.seq,
+        "lane": message.lane,
+        "at": now,
+        "attempt": message.attempts,
+        "what": what,
+        "outcome": outcome,
+        "detail": detail,
+        "who": who,
+    }
 
 
 def find(transaction: Transaction, message_id: str, suffix: str = "") -> Message:
@@ -366,77 +256,3 @@ def _by_seq(transaction: Transaction, seq: int) -> Message:
         f"SELECT {_sql.COLUMN_LIST} FROM messages WHERE seq = :seq{transaction.row_lock}", {"seq": seq}
     )
     return Message.from_row(rows[0])
-
-
-def receipt(transaction: Transaction, message_id: str, report: Report) -> Change | None:
-    """Take a receipt that came by itself; return what it changed, None if nothing."""
-    message = find(transaction, message_id, transaction.row_lock)
-    change = after_receipt(message, report, transaction.now)
-    if change is not None:
-        apply_change(transaction, message, change)
-        return change
-    if message.state is MessageState.SENDING:
-        # Our own POST has not returned yet: keep the receipt for then.
-        transaction.execute(
-            "UPDATE payloads SET early = :early, receipt = :receipt WHERE seq = :seq",
-            {
-                "early": json.dumps({"verdict": report.verdict, "detail": report.detail}),
-                "receipt": report.receipt,
-                "seq": message.seq,
-            },
-        )
-    log(transaction, message, what="receipt noted", detail=report.detail or report.verdict)
-    return None
-
-
-def command(
-    transaction: Transaction,
-    message_id: str,
-    order: str,
-    *,
-    deadline: float | None = None,
-    reason: str = "",
-    who: str | None = None,
-) -> Change:
-    """
-    Carry out ``retry``, ``resend`` or ``cancel``.
-
-    Raises:
-        UnknownMessageError: There is no such message.
-        CommandRefusedError: Its state does not allow it.
-    """
-    message = find(transaction, message_id, transaction.row_lock)
-    change = after_command(message, order, transaction.now, deadline=deadline, reason=reason)
-    apply_change(transaction, message, change, who)
-    transaction.notify(message.lane)
-    return change
-
-
-def move_deadline(transaction: Transaction, message_id: str, deadline: float | None, who: str | None) -> None:
-    """Give a message that is still on its way another deadline; None takes it away."""
-    message = find(transaction, message_id, transaction.row_lock)
-    if message.state not in _ON_ITS_WAY:
-        raise CommandRefusedError(f"{message.id} is {message.state}: a deadline makes no sense there")
-    transaction.execute(
-        "UPDATE messages SET deadline = :deadline WHERE seq = :seq", {"deadline": deadline, "seq": message.seq}
-    )
-    log(transaction, message, what="move_deadline", detail=str(deadline), who=who)
-
-
-_ON_ITS_WAY = (
-    MessageState.WAITING,
-    MessageState.SENDING,
-    MessageState.UNKNOWN_DELIVERY,
-    MessageState.AWAITING_RECEIPT,
-)
-
-
-def resubmit(
-    transaction: Transaction, new: NewMessage, dialect: Dialect, *, confirmed: bool, who: str | None, reason: str
-) -> Accepted:
-    """Write the content of an old message as the new message *new*, whose `resubmit_of` points back."""
-    old = find(transaction, new.resubmit_of or "", transaction.row_lock)
-    check_resubmit(old, confirmed=confirmed)
-    accepted = enqueue(transaction, new, dialect)
-    log(transaction, old, what="resubmit", detail=reason or f"as {new.id}", who=who)
-    return accepted

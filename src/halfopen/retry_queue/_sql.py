@@ -143,8 +143,7 @@ ONLY_DUE = "AND +m.due <= :now"
 
 MARK = """
 UPDATE messages SET state = 'sending', attempts = attempts + 1,
-                    lease_token = :token, lease_until = :until, epoch = :epoch
-WHERE seq = :seq"""
+                    lease_token = :token, lease_until = :until, epoch = :epoch"""
 
 APPLY = """
 UPDATE messages SET state = :state, due = :due, attempts = attempts + :attempts,

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from . import _inspection, _operations, _upkeep
+from . import _commands, _inspection, _operations, _upkeep
 from ._bodies import Bodies
 from ._group_commit import Ticket, Transaction
 from ._inspection import LaneCounts, Look, Reader, Selection
-from ._operations import Accepted, ClaimRequest, Dialect, Finished, NewMessage, Pace
 from ._profile import LaneProfile
 from ._reports import Report
+from ._requests import Accepted, ClaimRequest, Dialect, Finished, NewMessage, Pace
 from ._rows import HistoryEntry, LaneRow, Message, MessageState
 from ._rules import Change
 
@@ -72,24 +72,26 @@ class Store(ABC):
 
     def finish(self, message: Message, token: str, change: Change, pace: Pace | None = None) -> Ticket[Finished]:
         """Write the result of a send."""
-        return self.submit(lambda transaction: _operations.finish(transaction, message, token, change, pace))
+        return self.submit(
+            lambda transaction: _operations.finish(transaction, message, token, change, pace, self.dialect)
+        )
 
     def receipt(self, message_id: str, report: Report) -> Ticket[Change | None]:
         """Take a receipt that came by itself."""
-        return self.submit(lambda transaction: _operations.receipt(transaction, message_id, report))
+        return self.submit(lambda transaction: _commands.receipt(transaction, message_id, report))
 
     def command(self, message_id: str, order: str, **options: Any) -> Change:
-        """Carry out ``retry``, ``resend`` or ``cancel``; options as in `_operations.command`."""
-        return self.submit(lambda transaction: _operations.command(transaction, message_id, order, **options)).result()
+        """Carry out ``retry``, ``resend`` or ``cancel``; options as in `_commands.command`."""
+        return self.submit(lambda transaction: _commands.command(transaction, message_id, order, **options)).result()
 
     def move_deadline(self, message_id: str, deadline: float | None, who: str | None) -> None:
         """Give a message another deadline."""
-        self.submit(lambda transaction: _operations.move_deadline(transaction, message_id, deadline, who)).result()
+        self.submit(lambda transaction: _commands.move_deadline(transaction, message_id, deadline, who)).result()
 
     def resubmit(self, new: NewMessage, *, confirmed: bool, who: str | None, reason: str) -> Accepted:
         """Write an old message's content as a new message."""
         return self.submit(
-            lambda transaction: _operations.resubmit(
+            lambda transaction: _commands.resubmit(
                 transaction, new, self.dialect, confirmed=confirmed, who=who, reason=reason
             )
         ).result()

@@ -67,7 +67,7 @@ def lane_stats(store: Store, lanes: Mapping[str, Lane]) -> list[LaneStats]:
                 hold=row.hold,
                 waits_for="nobody sends it here" if lane is None else lane.waits_for,
                 oldest=oldest.get(row.lane),
-                drain_seconds=None if lane is None else lane.drain_seconds(states.get(MessageState.WAITING, 0)),
+                drain_seconds=None if lane is None else lane.results.drain_seconds(states.get(MessageState.WAITING, 0)),
             )
         )
     return found

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 from . import _sql
 from ._group_commit import Transaction
-from ._operations import Dialect, apply_change
+from ._operations import apply_change
 from ._profile import LaneProfile
+from ._requests import Dialect
 from ._rows import Message
 from ._rules import Change, after_deadline, after_lease, after_missing_receipt
 

@@ -90,7 +90,7 @@ class TaskWorkers:
         def prepare() -> None:
             delivery = attempt.prepare()
             if isinstance(delivery, Report):
-                attempt.lane.settle(attempt, delivery)
+                attempt.lane.results.settle(attempt, delivery)
                 done()
                 return
             try:

@@ -19,7 +19,7 @@ from ._bodies import Bodies
 from ._errors import StoreUnavailableError
 from ._group_commit import GroupCommit, Ticket, Transaction
 from ._inspection import Reader
-from ._operations import Dialect
+from ._requests import Dialect
 from ._store import Store
 from ._table_bodies import TABLE, TableBodies
 
@@ -71,6 +71,8 @@ class PostgresStore(Store):
             lock_rows=" FOR UPDATE SKIP LOCKED",
             lease_over="lease_until <= :now",
             insert=_insert,
+            mark=_mark,
+            settle=_settle,
             lock_stream=_lock_stream,
         )
         self._conninfo = conninfo
@@ -262,6 +264,22 @@ INSERT INTO payloads (seq, headers, body, file, mic) SELECT seq, :headers, :body
 def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
     rows = transaction.rows(_INSERT, values)
     return rows[0][0] if rows else None
+
+
+def _mark(transaction: Transaction, seqs: list[int], marks: dict[str, Any]) -> None:
+    transaction.execute(f"{_sql.MARK} WHERE seq = ANY(:seqs)", {**marks, "seqs": seqs})
+
+
+# One round trip for the row and its history.
+_SETTLE = f"""
+WITH done AS ({_sql.APPLY_WITH_TOKEN} RETURNING seq)
+INSERT INTO history (seq, lane, at, attempt, what, outcome, detail, who)
+SELECT seq, :lane, :at, :attempt, :what, :h_outcome, :h_detail, :who FROM done"""
+
+
+def _settle(transaction: Transaction, row: dict[str, Any], entry: dict[str, Any]) -> bool:
+    values = {**entry, **row, "h_outcome": entry["outcome"], "h_detail": entry["detail"]}
+    return transaction.execute(_SETTLE, values) > 0
 
 
 def _lock_stream(transaction: Transaction, lane: str, stream: str) -> None:

@@ -6,43 +6,36 @@ import inspect
 import os
 import random
 import uuid
-from collections.abc import Callable, Sequence
-from datetime import datetime
 from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import Any
 
 from halfopen._core.settings import HalfOpen
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen.circuit_breaker import CircuitBreaker
 
-from ._alerts import Alerts, QueueAlert
-from ._bodies import take
+from ._alerts import Alerts
 from ._caretaker import Caretaker, Keep
 from ._delivery import AsyncSender, Sender
 from ._dispatcher import Dispatcher
-from ._errors import CommandRefusedError, PayloadCorruptError, StoreUnavailableError
+from ._errors import StoreUnavailableError
 from ._group_commit import Ticket
-from ._inspection import Selection
-from ._intake import Deadline, HeaderSource, Payload, prepare, prepare_again, unix_time
-from ._lane import Hub, Lane
-from ._operations import Accepted
+from ._hub import Hub
+from ._intake import Deadline, HeaderSource, Payload, prepare, unix_time
+from ._lane import Lane
+from ._orders import Orders
 from ._profile import LaneProfile
-from ._reports import Report
-from ._rows import HistoryEntry, Message, Stream
-from ._rules import check_resubmit
+from ._requests import Accepted
+from ._rows import Stream
 from ._runner import Runner, run_tasks
-from ._stats import LaneStats, QueueStats, Tally
+from ._stats import Tally
 from ._store import Store
-from ._summary import lane_stats, queue_stats
 from ._workers import Inline, Threads
 from .sqlite import SqliteStore
 
 __all__ = ["RetryQueue"]
 
-BulkCommand = Literal["retry", "resend", "resubmit", "cancel"]
 
-
-class RetryQueue:
+class RetryQueue(Orders):
     """
     Keep messages safe until the partner has them.
 
@@ -104,8 +97,6 @@ class RetryQueue:
             tally=self._tally,
             process=uuid.uuid4().hex[:12],
             attention=self._dispatcher.attention,
-            closes={},
-            failed_writes=[],
         )
         self._caretaker = Caretaker(self._hub, self._dispatcher.lanes, keep or Keep(), expiring_within=expiring_within)
         self._runner = Runner(self.store, self._dispatcher, self._caretaker, self._changed, upkeep=upkeep)
@@ -326,178 +317,3 @@ class RetryQueue:
         if not self._tally.store_up:
             self._tally.store_up = True
             self._alerts.tell("store_available", detail="sending goes on")
-
-    # ── inspecting ──
-
-    def get(self, message_id: str) -> Message:
-        """Return one message; `UnknownMessageError` if there is none."""
-        return self.store.find(message_id)
-
-    def list(self, selection: Selection | None = None, *, after: int = 0, limit: int = 100) -> Sequence[Message]:
-        """Return up to *limit* messages after seq *after*, oldest first."""
-        return self.store.select(selection or Selection(), after=after, limit=limit)
-
-    def count(self, selection: Selection) -> int:
-        """Return how many messages are meant."""
-        return self.store.count(selection)
-
-    def history(self, message_id: str) -> Sequence[HistoryEntry]:
-        """Return the attempts, commands and receipts of one message, oldest first."""
-        return self.store.history(self.store.find(message_id).seq)
-
-    def headers(self, message_id: str) -> Sequence[tuple[str, str]]:
-        """Return a message's headers."""
-        return self.store.payload(self.store.find(message_id).seq)[0]
-
-    def proof(self, message_id: str) -> bytes | None:
-        """Return the receipt as it came, if one was stored."""
-        return self.store.payload(self.store.find(message_id).seq)[4]
-
-    def open(self, message_id: str) -> BinaryIO:
-        """Open a message's stored bytes for reading; `PayloadCorruptError` if they are gone."""
-        import io
-
-        _, data, file, _, _ = self.store.payload(self.store.find(message_id).seq)
-        if file is not None:
-            return self.store.bodies.open(file)
-        if data is None:
-            raise PayloadCorruptError(f"the bytes of {message_id} were pruned")
-        return io.BytesIO(data)
-
-    def stats(self) -> QueueStats:
-        """Return the queue's gauges and this process's counters."""
-        return queue_stats(self.name, self.store, self._dispatcher.lanes, self._tally)
-
-    def lanes(self) -> Sequence[LaneStats]:
-        """Return every lane: backlog, pace, what it waits for."""
-        return lane_stats(self.store, self._dispatcher.lanes)
-
-    def breaker(self, lane: str) -> CircuitBreaker:
-        """Return the breaker of a registered lane."""
-        return self._dispatcher.lanes[lane].breaker
-
-    def subscribe(self, listener: Callable[[QueueAlert], object]) -> Callable[[], None]:
-        """Call *listener* with every alert, on a thread of its own; return what ends that."""
-        return self._alerts.subscribe(listener)
-
-    def flush_alerts(self, timeout: float = 5.0) -> bool:
-        """Wait until every alert so far was told."""
-        return self._alerts.flush(timeout)
-
-    # ── receipts and commands ──
-
-    def receipt(self, message_id: str, report: Report) -> Message:
-        """
-        Take an async receipt: idempotent, and the first valid one wins.
-
-        A positive one settles the message in whatever state it is; it never touches the breaker.
-
-        Raises:
-            UnknownMessageError: No such message.
-            StoreUnavailableError: It could not be committed: have the partner send it again.
-        """
-        before = self.store.find(message_id)
-        change = self.store.receipt(message_id, report).result()
-        if change is not None:
-            self._announce(before, change)
-        return self.store.find(message_id)
-
-    def _announce(self, message: Message, change: Any) -> None:
-        lane = self._dispatcher.lanes.get(message.lane)
-        if lane is not None:
-            lane.announce(message, change)
-        self._dispatcher.attention(message.lane)
-
-    def retry(self, message_id: str, *, deadline: Deadline = None, reason: str = "", by: str | None = None) -> Message:
-        """Make a message due now, with fresh tries and the same ID; a passed deadline needs a new one."""
-        return self._command(message_id, "retry", deadline, reason, by)
-
-    def resend(self, message_id: str, *, deadline: Deadline = None, reason: str = "", by: str | None = None) -> Message:
-        """Send again, under the same ID, what the partner may have already."""
-        return self._command(message_id, "resend", deadline, reason, by)
-
-    def cancel(self, message_id: str, *, reason: str = "", by: str | None = None) -> Message:
-        """Take a message out; `CommandRefusedError` while it is being sent."""
-        return self._command(message_id, "cancel", None, reason, by)
-
-    def _command(self, message_id: str, order: str, deadline: Deadline, reason: str, by: str | None) -> Message:
-        until = unix_time(deadline, self._clock.wall())
-        self.store.command(message_id, order, deadline=until, reason=reason, who=by)
-        self._tally.command(order)
-        message = self.store.find(message_id)
-        self._dispatcher.attention(message.lane)
-        return message
-
-    def move_deadline(self, message_id: str, deadline: Deadline, *, by: str | None = None) -> Message:
-        """Give a message that is on its way another deadline; None takes it away."""
-        self.store.move_deadline(message_id, unix_time(deadline, self._clock.wall()), by)
-        return self.store.find(message_id)
-
-    def resubmit(
-        self,
-        message_id: str,
-        *,
-        confirm: bool = False,
-        deadline: Deadline = None,
-        reason: str = "",
-        by: str | None = None,
-    ) -> Accepted:
-        """
-        Send the content again as a new message with a new ID.
-
-        Raises:
-            ConfirmationRequiredError: The partner may have it already; pass ``confirm=True``.
-            PayloadCorruptError: The stored bytes are gone.
-        """
-        old = self.store.find(message_id)
-        check_resubmit(old, confirmed=confirm)
-        headers, _, _, mic, _ = self.store.payload(old.seq)
-        with self.open(message_id) as stream:
-            body = take(stream, self.store.inline, self._max_size, self.store.bodies)
-        if body.digest != old.digest:
-            raise PayloadCorruptError(f"the stored bytes of {message_id} are not those that were enqueued")
-        new = prepare_again(self.store, old, list(headers), body, mic, unix_time(deadline, self._clock.wall()))
-        accepted = self.store.resubmit(new, confirmed=confirm, who=by, reason=reason)
-        self._tally.command("resubmit")
-        self._dispatcher.attention(old.lane)
-        return accepted
-
-    def bulk(
-        self,
-        command: BulkCommand,
-        selection: Selection,
-        *,
-        expected: int,
-        deadline: datetime | float | None = None,
-        confirm: bool = False,
-        reason: str = "",
-        by: str | None = None,
-    ) -> int:
-        """
-        Carry out one command for every message meant; return how many it was carried out for.
-
-        Args:
-            expected: What `count` said; if it is no longer so, nothing is done.
-
-        Raises:
-            CommandRefusedError: The count has changed.
-        """
-        if (found := self.count(selection)) != expected:
-            raise CommandRefusedError(f"{found} messages fit now, not {expected}: nothing was done")
-        done, after = 0, 0
-        while messages := self.store.select(selection, after=after, limit=500):
-            after = messages[-1].seq
-            done += sum(self._one(command, message, deadline, confirm, reason, by) for message in messages)
-        return done
-
-    def _one(
-        self, command: str, message: Message, deadline: Deadline, confirm: bool, reason: str, by: str | None
-    ) -> bool:
-        try:
-            if command == "resubmit":
-                self.resubmit(message.id, confirm=confirm, deadline=deadline, reason=reason, by=by)
-            else:
-                self._command(message.id, command, deadline, reason, by)
-        except CommandRefusedError:
-            return False
-        return True

@@ -17,7 +17,7 @@ from ._bodies import FileBodies
 from ._errors import StoreUnavailableError
 from ._group_commit import GroupCommit, Ticket, Transaction
 from ._inspection import Reader
-from ._operations import Dialect
+from ._requests import Dialect
 from ._store import Store
 
 __all__ = ["SqliteStore"]
@@ -64,6 +64,8 @@ class SqliteStore(Store):
             lock_rows="",
             lease_over=f"(lease_until <= :now OR lease_token NOT LIKE '{_boot()}:%')",
             insert=_insert,
+            mark=_mark,
+            settle=_settle,
             lock_stream=lambda transaction, lane, stream: None,
         )
         self._clock = clock or SYSTEM_CLOCK
@@ -222,6 +224,18 @@ def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
     seq: int = rows[0][0]
     transaction.execute(_sql.NEW_PAYLOAD, {**values, "seq": seq})
     return seq
+
+
+def _mark(transaction: Transaction, seqs: list[int], marks: dict[str, Any]) -> None:
+    for seq in seqs:
+        transaction.execute(f"{_sql.MARK} WHERE seq = :seq", {**marks, "seq": seq})
+
+
+def _settle(transaction: Transaction, row: dict[str, Any], entry: dict[str, Any]) -> bool:
+    if not transaction.execute(_sql.APPLY_WITH_TOKEN, row):
+        return False
+    transaction.execute(_sql.HISTORY, entry)
+    return True
 
 
 def _boot() -> str:
