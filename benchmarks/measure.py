@@ -96,7 +96,7 @@ def _calls_for(loop: Loop, seconds: float) -> int:
         began = time.process_time()
         loop(calls)
         took = time.process_time() - began
-        if took > seconds / 8:
+        if took > seconds / 2:
             return max(64, int(calls * seconds / took))
         calls *= 4
 
