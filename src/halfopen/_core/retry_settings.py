@@ -77,5 +77,6 @@ class RetrySettings:
 
 
 def _is_errors(value: object) -> bool:
-    members = cast(tuple[Any, ...], value if isinstance(value, tuple) else (value,))
-    return all(isinstance(member, type) and issubclass(member, Exception) for member in members)
+    if isinstance(value, tuple):
+        return all(map(_is_errors, cast(tuple[object, ...], value)))
+    return isinstance(value, type) and issubclass(value, Exception)

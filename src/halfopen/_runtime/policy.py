@@ -145,8 +145,8 @@ def _generator(
 def _held_generator(hold: Hold, fn: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with hold.hold():
-            result: Any = yield from fn(*args, **kwargs)
-            return result
+            items: Generator[Any, Any, Any] = fn(*args, **kwargs)
+            return (yield from items)
 
     return guarded
 
