@@ -7,7 +7,7 @@ from typing import Any
 
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "usable_seconds"]
 
 
 class Checks:
@@ -89,3 +89,8 @@ class Checks:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def usable_seconds(seconds: Any) -> float | None:
+    """Return *seconds* if it is a finite number of at least 0, else None."""
+    return float(seconds) if _is_number(seconds) and math.isfinite(seconds) and seconds >= 0 else None

@@ -62,29 +62,28 @@ from halfopen._core.events import (
     CircuitTransitioned,
     Event,
     LateResult,
-    ThresholdExceeded,
-    TrialExpired,
 )
-from halfopen._core.outcomes import FAILURE, IGNORED, Outcome, SUCCESS
+from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
 from halfopen._core.settings import Settings, TrialRules, TripRules
 from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
-from halfopen._core.windows import Totals, make_window
+from halfopen._core.stays import OVERRIDES, Closed, Counting, HalfOpenRound, Open, Recovering, StateObject
 
 if TYPE_CHECKING:
     from random import Random
 
     from halfopen._core.snapshots import Saved
 
-__all__ = ["Circuit", "Outbox", "Report", "StateObject"]
-
-CALM_AT_MOST = 0.1
-"""Seconds a calm lasts at most, so that the list of quiet successes stays short."""
+__all__ = ["Circuit", "Outbox", "Report"]
 
 LONGEST_AGE = 1e9
 """Seconds; a saved time that lies further back is taken for this old."""
 
 HISTORY = 100
 """Transitions that are remembered."""
+
+
+Report = tuple[Outcome, float, float | None, str | None]
+"""What is told of a finished call: outcome, duration in seconds, Retry-After in seconds, class of the exception."""
 
 
 class Outbox(Protocol):
@@ -97,375 +96,6 @@ class Outbox(Protocol):
     def put(self, event: Event) -> None:
         """Keep an event until it is published."""
         ...
-
-
-Report = tuple[Outcome, float, float | None, str | None]
-"""What is told of a finished call: outcome, duration in seconds, Retry-After in seconds, class of the exception."""
-
-
-class StateObject:
-    """One stay in one state; its identity is the epoch."""
-
-    kind: State
-
-    __slots__ = (
-        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "quiet_permits", "records",
-        "shut_until", "slow_after", "why",
-    )  # fmt: skip
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        self.circuit = circuit
-        self.why = why
-        self.entered = now
-        self.epoch = circuit.epoch + 1
-        self.gated = True
-        self.records = True
-        self.ends_at = math.inf  # of an order
-        self.shut_until = -math.inf  # before it nobody is admitted, whatever else happens
-        self.calm_until = -math.inf
-        self.slow_after = circuit.slow_after
-        # Durations of fast successes not yet folded in: of wrapped calls, and of calls that hold a permit.
-        self.quiet: list[float] = []
-        self.quiet_permits: list[float] = []
-
-    def end_at(self, when: float) -> None:
-        """Let the order end at *when*."""
-        self.ends_at = when
-        if self.shut_until == math.inf:
-            self.shut_until = when
-
-    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
-        """Return why the call is refused, or None."""
-        return None
-
-    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
-        """Take an outcome of this very epoch."""
-
-    def tick(self, now: float) -> None:
-        """Make due what is due: here, the end of an order."""
-        if now >= self.ends_at:
-            self.circuit.close(Reason.OVERRIDE_ENDED, now)
-
-    def due(self) -> float:
-        """Return when `tick` will have something to do; infinity for never."""
-        return self.ends_at
-
-    def retry_after(self, now: float) -> float | None:
-        """Return the seconds after which asking again makes sense, if anybody can know."""
-        return None
-
-    def owns(self, serial: int) -> bool:
-        """Say whether a permit of this state still counts."""
-        return True
-
-    def held(self) -> Totals:
-        """Return what the window, or the round of trial calls, holds."""
-        return Totals(0, 0, 0, 0)
-
-    def fold(self) -> None:
-        """Count the quiet successes; there are none where nothing is calm."""
-
-    def calm(self, now: float) -> None:
-        """Say until when fast successes may stay quiet."""
-
-    def adopt(self, now: float) -> None:
-        """Go on under changed settings."""
-        self.slow_after = self.circuit.slow_after
-        self.calm(now)
-
-
-class _Counting(StateObject):
-    """A state that gathers evidence in a window."""
-
-    __slots__ = ("streak", "window")
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.window = make_window(circuit.settings.window, now)
-        self.streak = 0
-        self.calm(now)
-
-    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
-        if self.quiet or self.quiet_permits:
-            self.fold()
-        if outcome is not IGNORED:
-            failed = outcome is FAILURE
-            self.streak = self.streak + 1 if failed else 0
-            held = self.window.add(failed, slow, now)
-            rules = self.circuit.rules
-            broken = rules.broken(held, self.streak)
-            if broken is not None:
-                self.broke(broken, retry_after, now)
-                return
-            if held[0] < rules.minimum and (held[1] or held[2]):
-                self.calm_until = -math.inf
-                return
-        if now >= self.calm_until:
-            self.window.advance(now)
-            self.calm(now)
-
-    def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
-        self.circuit.open(rule, now, retry_after)
-
-    def held(self) -> Totals:
-        return Totals(*self.window.window())
-
-    def fold(self) -> None:
-        # Others may append meanwhile; theirs stay behind the ones taken here.
-        wrapped, held = len(self.quiet), len(self.quiet_permits)
-        if not wrapped and not held:
-            return
-        durations = self.quiet[:wrapped] + self.quiet_permits[:held]
-        del self.quiet[:wrapped], self.quiet_permits[:held]
-        self.window.successes(wrapped + held)
-        self.streak = 0
-        self.circuit.counters.quiet_successes(durations, held)
-
-    def calm(self, now: float) -> None:
-        circuit = self.circuit
-        if circuit.judges_every_success or not circuit.rules.calm(self.window.window()):
-            self.calm_until = -math.inf
-            return
-        until = now + CALM_AT_MOST
-        fresh_until = self.window.fresh_until(now)
-        self.calm_until = until if until < fresh_until else fresh_until
-
-    def adopt(self, now: float) -> None:
-        self.fold()
-        self.window.advance(now)
-        if self.circuit.window_changed:
-            self.window = make_window(self.circuit.settings.window, now, self.window.window())
-        super().adopt(now)
-
-
-class Closed(_Counting):
-    """Everything is admitted and judged."""
-
-    kind = State.CLOSED
-    __slots__ = ()
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.gated = False
-
-
-class Recovering(_Counting):
-    """A growing share is admitted, dealt out evenly by carrying the remainder."""
-
-    kind = State.RECOVERING
-    __slots__ = ("credit",)
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.credit: float | None = None
-
-    def share(self, now: float) -> float:
-        ramp = self.circuit.settings.ramp
-        return 1.0 if ramp is None else ramp.share(now - self.entered)
-
-    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
-        share = self.share(now)
-        credit = 1.0 if self.credit is None else self.credit + share
-        admitted = credit >= 1.0
-        self.credit = credit - admitted
-        return None if admitted else Refusal.RECOVERING
-
-    def tick(self, now: float) -> None:
-        if now >= self.due():
-            self.circuit.close(Reason.RAMP_FINISHED, now)
-
-    def due(self) -> float:
-        ramp = self.circuit.settings.ramp
-        return self.entered if ramp is None else self.entered + ramp.duration
-
-
-class Open(StateObject):
-    """Everything is refused until the wait is over."""
-
-    kind = State.OPEN
-    __slots__ = ()
-
-    def __init__(self, circuit: Circuit, why: Reason, now: float, wait: float | None) -> None:
-        super().__init__(circuit, why, now)
-        self.shut_until = math.inf if wait is None else now + wait
-
-    @property
-    def until(self) -> float:
-        """When the wait ends; infinity while it is not known."""
-        return self.shut_until
-
-    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
-        if now < self.until:
-            return Refusal.OPEN
-        if not eligible:
-            return Refusal.NOT_ELIGIBLE
-        return self.circuit.half_open(Reason.WAIT_ELAPSED, now).admit(now, serial, eligible)
-
-    def tick(self, now: float) -> None:
-        if self.circuit.settings.automatic_half_open and now >= self.until:
-            self.circuit.half_open(Reason.WAIT_ELAPSED, now)
-
-    def due(self) -> float:
-        return self.until if self.circuit.settings.automatic_half_open else math.inf
-
-    def retry_after(self, now: float) -> float | None:
-        return None if self.until == math.inf else max(self.until - now, 0.0)
-
-
-class HalfOpenRound(StateObject):
-    """A few trial calls are admitted; their outcomes are the verdict."""
-
-    kind = State.HALF_OPEN
-    __slots__ = ("expired", "finished", "ignored", "retry_hint", "totals", "trials")
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.totals = Totals(0, 0, 0, 0)
-        self.ignored = 0
-        self.trials: dict[int, float] = {}  # serial -> start of the lease, oldest first
-        self.finished: list[tuple[float, Outcome, bool]] = []  # (start, outcome, slow), for showing
-        self.expired: set[int] = set()
-        self.retry_hint: float | None = None
-
-    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
-        if not eligible:
-            return Refusal.NOT_ELIGIBLE
-        trials = self.circuit.settings.half_open
-        running = len(self.trials)
-        if running >= trials.concurrent or self._started() + running >= trials.permitted_calls:
-            return Refusal.TRIAL_BUDGET
-        self.trials[serial] = now
-        return None
-
-    def _started(self) -> int:
-        # "All must succeed" ends at the first failure, so what has reported are successes in a row.
-        return self.totals.calls
-
-    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
-        started = self.trials.pop(serial, now)
-        if outcome is IGNORED:
-            self.ignored += 1
-        else:
-            self._count(started, outcome is FAILURE, slow)
-            self.retry_hint = _later(self.retry_hint, retry_after)
-        self._judge(now, Reason.TRIAL_FAILED)
-
-    def _count(self, started: float, failed: bool, slow: bool) -> None:
-        calls, failures, slow_calls, both = self.totals
-        self.totals = Totals(calls + 1, failures + failed, slow_calls + slow, both + (failed and slow))
-        self.finished.append((started, FAILURE if failed else SUCCESS, slow))
-        self.circuit.counters.trial(failed)
-
-    def tick(self, now: float) -> None:
-        trials = self.circuit.settings.half_open
-        while self.circuit.state is self and self.trials:
-            serial, started = next(iter(self.trials.items()))
-            if now < started + trials.trial_timeout:
-                break
-            self._expire(serial, started, now)
-            self._judge(now, Reason.TRIAL_EXPIRED)
-        if self.circuit.state is self:
-            self._judge(now, Reason.TRIAL_FAILED)
-        if self.circuit.state is self and now >= self._end():
-            self._time_is_up(now)
-
-    def _expire(self, serial: int, started: float, now: float) -> None:
-        self.expired.add(serial)
-        del self.trials[serial]
-        self.circuit.outstanding.pop(serial, None)
-        self._count(started, failed=True, slow=False)
-        self.circuit.counters.expired += 1
-        self.circuit.tell(TrialExpired, epoch=self.epoch, running=now - started, at=now)
-
-    def _judge(self, now: float, why_failed: Reason) -> None:
-        passed = self.circuit.trial_rules.passed(self.totals)
-        if passed is True:
-            self.circuit.passed(now)
-        elif passed is False:
-            self.circuit.open(why_failed, now, self.retry_hint)
-        elif self.ignored >= self.circuit.settings.half_open.ignored_limit:
-            self.circuit.open(Reason.INCONCLUSIVE, now, self.retry_hint)
-
-    def _time_is_up(self, now: float) -> None:
-        if self.circuit.settings.half_open.after_max_duration is State.CLOSED:
-            self.circuit.close(Reason.MAX_DURATION, now)
-        else:
-            self.circuit.open(Reason.MAX_DURATION, now, self.retry_hint)
-
-    def _end(self) -> float:
-        longest = self.circuit.settings.half_open.max_duration
-        return math.inf if longest is None else self.entered + longest
-
-    def due(self) -> float:
-        return min(self._end(), self._first_lease())
-
-    def _first_lease(self) -> float:
-        for started in self.trials.values():
-            return started + self.circuit.settings.half_open.trial_timeout
-        return math.inf
-
-    def retry_after(self, now: float) -> float | None:
-        # At the latest when the oldest lease ends, the verdict is in or a slot is free.
-        due = self.due()
-        return None if due == math.inf else max(due - now, 0.0)
-
-    def owns(self, serial: int) -> bool:
-        return serial in self.trials
-
-    def held(self) -> Totals:
-        return self.totals
-
-
-class ForcedOpen(StateObject):
-    """Everything is refused, by order."""
-
-    kind = State.FORCED_OPEN
-    __slots__ = ()
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.shut_until = math.inf
-
-    def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
-        return Refusal.FORCED_OPEN
-
-    def retry_after(self, now: float) -> float | None:
-        return None if self.ends_at == math.inf else max(self.ends_at - now, 0.0)
-
-
-class Disabled(StateObject):
-    """Everything is admitted and nothing recorded, by order."""
-
-    kind = State.DISABLED
-    __slots__ = ()
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.records = False
-
-
-class MetricsOnly(_Counting):
-    """Everything is admitted and judged, and the verdict only said, once."""
-
-    kind = State.METRICS_ONLY
-    __slots__ = ("said",)
-
-    def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
-        self.said = False
-
-    def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
-        if not self.said:
-            self.said = True
-            self.circuit.tell(ThresholdExceeded, reason=rule, totals=self.held(), at=now)
-        self.calm(now)
-
-
-OVERRIDES: dict[State, type[StateObject]] = {
-    State.FORCED_OPEN: ForcedOpen,
-    State.DISABLED: Disabled,
-    State.METRICS_ONLY: MetricsOnly,
-}
 
 
 class Circuit:
@@ -490,6 +120,13 @@ class Circuit:
         self.name = name
         self.rng = rng
         self.outbox = outbox
+        self.judges_every_success = False
+        self.tells_refusals = self.tells_outcomes = False
+        self._take(settings)
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """Begin CLOSED, with nothing seen and nothing counted."""
         self.counters = Counters(now)
         self.epoch = 0
         self.step = 0
@@ -499,12 +136,9 @@ class Circuit:
         self.given: list[None] = []
         self.last_wait = 0.0
         self.history: deque[CircuitTransitioned] | None = None
-        self.judges_every_success = False
-        self.tells_refusals = self.tells_outcomes = False
         self.wait_wanted: tuple[Open, CircuitTransitioned, float] | None = None
         self.window_changed = False
         self.retired: StateObject | None = None
-        self._take(settings)
         self.state: StateObject = Closed(self, None, now)
         self.epoch = self.state.epoch
 
@@ -596,7 +230,7 @@ class Circuit:
             self.retired.fold()
         self.count_given()
         self.state.fold()
-        if isinstance(self.state, _Counting):
+        if isinstance(self.state, Counting):
             self.state.window.advance(now)
             self.state.calm(now)
 
@@ -713,9 +347,7 @@ class Circuit:
         at_least = min(retry_after or 0.0, self.settings.retry_after_cap)
         if wait is None and _is_ours(self.settings.backoff):
             wait = max(self.settings.backoff(step, self.rng), at_least)
-        self._move(
-            Open(self, why, now, wait), why, now, note=note, by=by, wait=wait, at_least=at_least, step=step
-        )
+        self._move(Open(self, why, now, wait), why, now, note=note, by=by, wait=wait, at_least=at_least, step=step)
 
     def set_wait(self, state: Open, seconds: float) -> None:
         """Set the wait that a backoff in user code has computed."""
@@ -795,9 +427,3 @@ class Circuit:
 
 def _is_ours(backoff: object) -> bool:
     return isinstance(backoff, (Constant, Exponential))
-
-
-def _later(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from halfopen._core.outcomes import FAILURE, Outcome, SUCCESS
+from halfopen._core.outcomes import FAILURE, SUCCESS, Outcome
 from halfopen._core.states import Reason, Refusal, State
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ class Counters:
 
     __slots__ = (
         "abandoned", "durations", "estimate", "expired", "failures", "free_abandoned", "free_permits", "free_settled",
-        "gated_permits", "guests", "ignored", "last_error", "late_results", "moves", "refused_open", "rejected", "round_mark", "round_share", "seconds", "since",
-        "slow_failures", "slow_successes", "successes", "trial_failures", "trial_successes"
+        "gated_permits", "guests", "ignored", "last_error", "late_results", "moves", "refused_open", "rejected",
+        "round_mark", "round_share", "seconds", "since", "slow_failures", "slow_successes", "successes",
+        "trial_failures", "trial_successes",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:

@@ -13,7 +13,9 @@ from halfopen._core.states import Reason, State
 __all__ = ["explain"]
 
 
-def explain(look: Snapshot, settings: Settings, last: CircuitTransitioned | None, clock_time: Callable[[float], str]) -> str:
+def explain(
+    look: Snapshot, settings: Settings, last: CircuitTransitioned | None, clock_time: Callable[[float], str]
+) -> str:
     """Put the last decision and its arithmetic into one sentence; *clock_time* shows a Unix time."""
     since = clock_time(look.since)
     because = "" if last is None else _because(last, settings)

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from halfopen._core.checking import Checks
-from halfopen._core.circuit import Circuit, HalfOpenRound, Open, Recovering
+from halfopen._core.circuit import Circuit
 from halfopen._core.outcomes import Outcome
 from halfopen._core.states import Reason, Refusal, State
+from halfopen._core.stays import HalfOpenRound, Open, Recovering
 from halfopen._core.windows import CountWindow
 
 __all__ = ["PermitCounts", "Saved", "Snapshot", "TrialSlot", "read_saved", "take"]
@@ -96,7 +97,8 @@ class Snapshot:
     """
     A breaker at one instant.
 
-    Times are Unix seconds, computed at that instant from the monotonic clock; shares lie in 0–1; what is unknown is None.
+    Times are Unix seconds, computed at that instant from the monotonic clock; shares lie in 0–1; what is unknown is
+    None.
 
     Attributes:
         name, tags: The breaker.

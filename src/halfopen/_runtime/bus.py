@@ -30,7 +30,17 @@ class Bus:
     line; beyond 10,000 waiting events those about single calls are dropped and counted in `dropped`, never moves.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_members", "_subscriptions", "_turn", "_wanted", "dropped", "errors", "waiting")
+    __slots__ = (
+        "__weakref__",
+        "_lock",
+        "_members",
+        "_subscriptions",
+        "_turn",
+        "_wanted",
+        "dropped",
+        "errors",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -35,11 +35,11 @@ class Clock(Protocol):
         """Return Unix time, for showing only."""
         ...
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, /) -> None:
         """Block this thread for *seconds*."""
         ...
 
-    async def asleep(self, seconds: float) -> None:
+    async def asleep(self, seconds: float, /) -> None:
         """Suspend this task for *seconds*, on asyncio or trio."""
         ...
 

@@ -1,5 +1,5 @@
 """
-Wrappers made for one function: same parameters, no packing of arguments, nothing between caller and callee but the guard.
+Wrappers made for one function: the same parameters, no packing of arguments, and nothing in between but the guard.
 
 A wrapper with `*args, **kwargs` pays about 200 ns for packing and unpacking keywords. So the source of a wrapper is
 written for the very signature of the function, as `dataclasses` does for `__init__`. A call with wrong arguments then
@@ -24,7 +24,7 @@ _CALLING = {
     "generator": ("def", "yield from _h_fn({call})", "return (yield from _h_gated_generator(_h_fn, {args}, {kwargs}))"),
 }
 
-_SOURCE = '''
+_SOURCE = """
 def _h_factory({names}):
     {define} {name}({parameters}):
         _h_state = _h_circuit.state
@@ -45,15 +45,16 @@ def _h_factory({names}):
             _h_succeeded(_h_state, _h_began, _h_ended, _h_result)
         return _h_result
     return {name}
-'''
+"""
+
 
 def kind_of(fn: Callable[..., Any]) -> str:
     """Return ``function``, ``coroutine``, ``generator`` or ``async_generator`` for what a call of *fn* makes."""
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
-    candidates = (inner,) if inspect.isroutine(inner) else (inner, getattr(type(inner), "__call__", None))
-    for candidate in candidates:
+    called = inner if inspect.isroutine(inner) else inspect.getattr_static(type(inner), "__call__", None)
+    for candidate in (inner, called):
         if inspect.iscoroutinefunction(candidate):
             return "coroutine"
         if inspect.isasyncgenfunction(candidate):
@@ -103,7 +104,7 @@ def _factory(source: str) -> Any:
 
 
 def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str, dict[str, Any]]:
-    """Return the text of parameters, of the call, of the positional tuple and keyword dict, and the defaults by name."""
+    """Return the texts of parameters, call, positional tuple and keyword dict, and the defaults by name."""
     if type(fn) is not FunctionType:
         return "*_h_args, **_h_kwargs", "*_h_args, **_h_kwargs", "_h_args", "_h_kwargs", {}
     code: CodeType = fn.__code__

@@ -1,0 +1,191 @@
+"""How functions of every kind are guarded while the state does not admit everybody, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
+
+from halfopen._breaker.permits import FreePermit, GatedPermit, GuestPermit, Permit
+from halfopen._breaker.shell import Shell
+from halfopen._core.settings import Call
+from halfopen._core.states import State
+from halfopen._runtime import trials
+from halfopen._runtime.wrappers import kind_of
+from halfopen.errors import CircuitOpenError
+
+__all__ = ["UNFINISHED", "Guarding", "refuse_unguardable"]
+
+UNFINISHED = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
+"""Types of results whose work has not been done when the function returns."""
+
+
+class Guarding(Shell):
+    """The part that gives permits, and runs calls that hold one."""
+
+    __slots__ = ()
+
+    def acquire(self, call: Call | None = None) -> Permit:
+        """
+        Ask to make one call; raise CircuitOpenError if it is refused.
+
+        Use it as a block, ``with breaker.acquire() as permit:``, in sync and async code alike, or settle the permit by
+        hand from a callback.
+
+        Args:
+            call: What `HalfOpen.eligible` is asked about.
+
+        Raises:
+            CircuitOpenError: The call was refused.
+        """
+        circuit = self._circuit
+        state = circuit.state
+        now = self._now()
+        if state.gated:
+            if now < state.shut_until:
+                raise self._refuse(state, now)
+            return self._gated_permit(call)
+        # Given before made: whatever interrupts the making ends a permit, which then counts as abandoned.
+        circuit.given.append(None)
+        return FreePermit(self, state, 0, now)
+
+    def _gated_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self._gated_permit(None, fn, args, kwargs) as permit:
+            result = fn(*args, **kwargs)
+            if type(result) in UNFINISHED:
+                permit.ignore()
+                return self._unfinished(fn, result, args, kwargs)
+            permit._returned(result)
+            return result
+
+    async def _gated_acall(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self._gated_permit(None, fn, args, kwargs) as permit:
+            result = await fn(*args, **kwargs)
+            permit._returned(result)
+            return result
+
+    def _gated_generator(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Generator[Any, Any, Any]:
+        permit = self._gated_permit(None, fn, args, kwargs)
+        try:
+            result = yield from _driven(permit, fn(*args, **kwargs))
+        except BaseException as error:
+            permit._raised(error)
+            raise
+        permit._returned(result)
+        return result
+
+    def _async_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            permit = self.acquire(Call(fn, args, kwargs))
+            items = fn(*args, **kwargs)
+            step: Callable[[Any], Awaitable[Any]] = items.asend
+            sent: Any = None
+            try:
+                while True:
+                    with trials.inside(permit):
+                        item = await step(sent)
+                    try:
+                        sent, step = (yield item), items.asend
+                    except GeneratorExit:
+                        await items.aclose()
+                        raise
+                    except BaseException as thrown:
+                        sent, step = thrown, items.athrow
+            except StopAsyncIteration:
+                permit._returned(None)
+            except BaseException as error:
+                permit._raised(error)
+                raise
+
+        return guarded
+
+    def _gated_permit(
+        self,
+        call: Call | None,
+        fn: Callable[..., Any] | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Permit:
+        circuit = self._circuit
+        state = circuit.state
+        now = self._now()
+        enclosing = self._enclosing_trial()
+        if enclosing is not None:
+            return enclosing
+        self._resolve_wait()
+        while True:
+            kind = circuit.state.kind
+            eligible = self._eligible(kind, call if call is not None else Call(fn, args, kwargs or {}))
+            permit = GatedPermit(self, state, next(circuit.serials), now)
+            with self._lock:
+                if circuit.state.kind is not kind and circuit.settings.half_open.eligible is not None:
+                    permit._end()
+                    continue  # it moved while the user's predicate ran
+                self._collect(now)
+                refusal = circuit.admit(now, permit._serial, eligible)
+                permit._state = state = circuit.state
+            self._after()
+            if refusal is None:
+                return permit
+            permit._end()
+            raise CircuitOpenError(self.name, state.kind, refusal, state.retry_after(now))
+
+    def _enclosing_trial(self) -> Permit | None:
+        for permit in trials.enclosing():
+            if permit._breaker is self and permit._state is self._circuit.state and not permit.settled:
+                self._circuit.counters.guests += 1
+                return GuestPermit(self, permit._state, 0, permit.began)
+        return None
+
+    def _eligible(self, kind: State, call: Call) -> bool:
+        predicate = self._circuit.settings.half_open.eligible
+        if predicate is None or kind not in (State.OPEN, State.HALF_OPEN):
+            return True
+        try:
+            return bool(predicate(call))
+        except Exception:
+            self._judge.log_once("the predicate `eligible` of %r raised; the call counts as not eligible")
+            return False
+
+    def _unfinished(self, fn: Callable[..., Any], result: Any, args: Any, kwargs: Any) -> Any:
+        if isinstance(result, GeneratorType) and kind_of(fn) == "generator":
+            return self(fn)(*args, **kwargs)
+        if isinstance(result, AsyncGeneratorType) and kind_of(fn) == "async_generator":
+            return self(fn)(*args, **kwargs)
+        if isinstance(result, CoroutineType):
+            result.close()
+            raise TypeError(f"call() would not guard the coroutine that {fn!r} returns; use `await acall(...)`")
+        return result
+
+
+def refuse_unguardable(fn: Any) -> None:
+    """Raise TypeError for what would silently stay unguarded."""
+    if isinstance(fn, type):
+        raise TypeError(f"a class cannot be guarded, only its methods or a function that makes one: {fn!r}")
+    if isinstance(fn, property):
+        raise TypeError("a property cannot be guarded; decorate its getter below @property")
+    if isinstance(fn, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+        raise TypeError(f"hand in the function, not what it returned: {fn!r}")
+    if not callable(fn):
+        raise TypeError(f"only what can be called can be guarded, not {fn!r}")
+
+
+def _driven(permit: Permit, items: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run a generator inside a trial call: each step of it, but not its consumer between the steps."""
+    step: Callable[[Any], Any] = items.send
+    sent: Any = None
+    while True:
+        try:
+            with trials.inside(permit):
+                item = step(sent)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            sent, step = (yield item), items.send
+        except GeneratorExit:
+            items.close()
+            raise
+        except BaseException as thrown:
+            sent, step = thrown, items.throw

@@ -1,0 +1,65 @@
+"""What a breaker tells about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from halfopen._breaker.shell import Shell
+from halfopen._core.events import CircuitTransitioned, Event
+from halfopen._core.explain import explain
+from halfopen._core.settings import Settings
+from halfopen._core.snapshots import Snapshot, take
+from halfopen._core.states import State
+
+__all__ = ["Looking"]
+
+E = TypeVar("E", bound=Event)
+
+
+class Looking(Shell):
+    """The part that answers questions."""
+
+    __slots__ = ()
+
+    @property
+    def state(self) -> State:
+        """The present state. What time has decided is made due first; OPEN is left by a call or the timer only."""
+        if self._circuit.state.gated:
+            self.tick()
+        return self._circuit.state.kind
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._circuit.settings
+
+    @property
+    def history(self) -> tuple[CircuitTransitioned, ...]:
+        """The last 100 moves, oldest first."""
+        with self._lock:
+            return tuple(self._circuit.history or ())
+
+    def snapshot(self) -> Snapshot:
+        """Return a frozen look at everything; see `Snapshot`."""
+        self.tick()
+        now, wall = self._now(), self._clock.wall()
+        with self._lock:
+            return take(self._circuit, now, wall, self.tags)
+
+    def explain(self) -> str:
+        """Put the last decision and its arithmetic into one sentence, with local times."""
+        look = self.snapshot()
+        with self._lock:
+            last = self._circuit.history[-1] if self._circuit.history else None
+        return explain(look, self.settings, last, _local_time)
+
+    def subscribe(self, listener: Callable[[E], object], *kinds: type[E]) -> Callable[[], None]:
+        """Call *listener* with the events of this breaker's bus; return what ends the subscription."""
+        return self._bus.subscribe(listener, *kinds)
+
+
+def _local_time(unix: float) -> str:
+    moment = datetime.fromtimestamp(unix)
+    return moment.strftime("%H:%M:%S" if abs(datetime.now() - moment) < timedelta(days=1) else "%Y-%m-%d %H:%M:%S")
