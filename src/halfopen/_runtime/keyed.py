@@ -1,0 +1,156 @@
+"""One policy for each key, a bounded number of them, and never a busy one thrown out."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from halfopen._core.checking import Checks
+from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.policy import CallPolicy, decorate
+
+__all__ = ["KeyedPolicy", "innermost"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+OTHER = "__other__"
+_LOOKS = 16
+
+
+class _Keyable(CallPolicy, Protocol):
+    def snapshot(self) -> Any: ...
+
+    def _idle(self) -> bool: ...
+
+
+K = TypeVar("K", bound=_Keyable)
+
+
+class KeyedPolicy(Generic[K]):
+    """
+    A family of equal policies, one for each key.
+
+    ``family["example.com"]`` makes the policy of a key when it is first asked for. At most *max_keys* are kept: the
+    one that was not asked for longest and is idle makes room. Where none is idle, further keys share one policy named
+    ``__other__``; so neither a stranger's keys nor a stuck dependency can make the family grow.
+
+    With *key*, the family is a policy itself: the function is handed a call's arguments and says which key it has.
+
+    Attributes:
+        name: The family's name; ``*`` in it stands for the key: ``host:*``.
+        overflows: How often ``__other__`` was handed out.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[str], K], *, max_keys: int = 200, key: Callable[..., Hashable] | None = None
+    ) -> None:
+        checks = Checks()
+        checks.text("name", name)
+        checks.whole("max_keys", max_keys, 1, 1_000_000)
+        checks.callable("key", key, optional=True)
+        checks.done()
+        self.name = name
+        self.overflows = 0
+        self._make = make
+        self._max_keys = max_keys
+        self._key = key
+        self._renew()
+        renew_after_fork(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, K] = OrderedDict()
+        # One that made room but is still held by a caller: asked for again, it has to be the same one.
+        self._alive: WeakValueDictionary[Hashable, K] = WeakValueDictionary()
+        self._other = self._make(self._name_of(OTHER))
+
+    def __getitem__(self, key: Hashable) -> K:
+        """Return the policy of *key*."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        fresh = self._make(self._name_of(key))
+        with self._lock:
+            return self._add(key, fresh)
+
+    def _add(self, key: Hashable, fresh: K) -> K:
+        policy = self._kept.get(key)
+        if policy is not None:
+            return policy
+        if len(self._kept) >= self._max_keys and not self._make_room():
+            self.overflows += 1
+            return self._other
+        policy = self._alive.get(key, fresh)
+        self._kept[key] = self._alive[key] = policy
+        return policy
+
+    def _make_room(self) -> bool:
+        for key, _ in zip(list(self._kept), range(_LOOKS), strict=False):
+            if self._kept[key]._idle():
+                del self._kept[key]
+                return True
+            self._kept.move_to_end(key)
+        return False
+
+    def _name_of(self, key: Hashable) -> str:
+        return self.name.replace("*", str(key)) if "*" in self.name else f"{self.name}:{key}"
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        with self._lock:
+            return iter(list(self._kept))
+
+    def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call *fn* under the policy of the call's key."""
+        return self._of(fn, args, kwargs).call(fn, *args, **kwargs)
+
+    async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Await *fn* under the policy of the call's key."""
+        return await self._of(fn, args, kwargs).acall(fn, *args, **kwargs)
+
+    def __call__(self, fn: F) -> F:
+        """Guard *fn*: each call under the policy of its key."""
+        self._need_key()
+        return decorate(self, fn, no_generators="its key is known only when it is called")
+
+    def _of(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> K:
+        key = self._need_key()
+        _, own = innermost(fn, args)
+        return self[key(*own, **kwargs)]
+
+    def _need_key(self) -> Callable[..., Hashable]:
+        if self._key is None:
+            raise TypeError(f"{self.name!r} is used as a policy: say with key= which key a call has")
+        return self._key
+
+    def snapshot(self) -> dict[Hashable, Any]:
+        """Return the snapshot of each policy by its key; ``__other__`` is there once it was needed."""
+        with self._lock:
+            policies: dict[Hashable, K] = dict(self._kept)
+        if self.overflows:
+            policies[OTHER] = self._other
+        return {key: policy.snapshot() for key, policy in policies.items()}
+
+
+def innermost(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """
+    Return the user's function and its arguments, seen through the policies between.
+
+    A pipeline calls ``outer.call(inner.call, fn, *args)``; for *outer* the first argument is no argument of the user's.
+    """
+    while args and getattr(fn, "__name__", None) in ("call", "acall") and _is_ours(getattr(fn, "__self__", None)):
+        fn, args = cast("Callable[..., Any]", args[0]), args[1:]
+    return fn, args
+
+
+def _is_ours(owner: object) -> bool:
+    return owner is not None and type(owner).__module__.partition(".")[0] == "halfopen"
