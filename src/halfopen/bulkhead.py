@@ -1,0 +1,477 @@
+"""Bulkhead: so many calls at once, the next ones in a line with an end."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from types import CoroutineType, TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from halfopen._core.checking import Checks
+from halfopen._core.histogram import Histogram, HistogramSnapshot
+from halfopen._core.slots import Slots, Ticket
+from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.keyed import KeyedPolicy
+from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.waiting import ThreadWaker, async_waker, longest_wait
+from halfopen.errors import BulkheadFullError
+
+__all__ = ["Bulkhead", "BulkheadSnapshot", "Place"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KEEP: Any = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkheadSnapshot:
+    """
+    A bulkhead at one moment.
+
+    Attributes:
+        name: The bulkhead.
+        limit: Calls that may run at once.
+        in_use: Calls that run, those just woken included.
+        waiting: Callers in line.
+        max_waiting: Places in the line.
+        admitted: Calls let through since it was made.
+        waited: How many of them had to wait.
+        rejections: Calls refused, by reason: ``full``, ``wait_timeout``.
+        abandoned: Places that came back because their holder was thrown away without leaving.
+        wait_seconds: How long the admitted calls had waited, 0 for most.
+    """
+
+    name: str
+    limit: int
+    in_use: int
+    waiting: int
+    max_waiting: int
+    admitted: int
+    waited: int
+    rejections: Mapping[str, int]
+    abandoned: int
+    wait_seconds: HistogramSnapshot
+
+
+class _Pool(Slots):
+    """Slots with their lock and what was counted under it."""
+
+    __slots__ = ("abandoned", "admitted", "full", "lock", "orphans", "timed_out", "waited", "waits")
+
+    def __init__(self, limit: int, max_waiting: int) -> None:
+        super().__init__(limit, max_waiting)
+        self.lock = threading.Lock()
+        self.admitted = 0
+        self.waited = 0
+        self.full = 0
+        self.timed_out = 0
+        self.abandoned = 0
+        self.waits = Histogram()
+        # Slots whose holder the garbage collector found, at a moment when the lock may not be waited for.
+        self.orphans: deque[None] = deque()
+
+    def free(self, ticket: Ticket | None = None) -> None:
+        """Free a slot, that of *ticket* if it has one, and wake whom it goes to; an interrupt stops neither."""
+        done = False
+        heir = None
+        try:
+            with self.lock:
+                heir = self.leave() if ticket is None else self.give_up(ticket)
+                done = True
+            self.wake(heir)
+        except BaseException:
+            self.finish(done, ticket, heir)
+            raise
+
+    def finish(self, done: bool, ticket: Ticket | None, heir: Ticket | None) -> None:
+        """Do what an interrupt kept from being done."""
+        if not done:
+            with self.lock:
+                heir = self.leave() if ticket is None else self.give_up(ticket)
+        self.wake(heir)
+
+    def wake(self, heir: Ticket | None) -> None:
+        """Wake who got a slot, or the next one where nobody is there to be woken."""
+        while heir is not None and not heir.waker.wake():
+            with self.lock:
+                heir = self.give_up(heir)
+        if self.orphans:
+            self.adopt()
+
+    def adopt(self) -> None:
+        """Take back the slots of holders that were thrown away."""
+        while self.orphans:
+            heir = None
+            with self.lock:
+                if self.orphans:
+                    del self.orphans[0]
+                    self.abandoned += 1
+                    heir = self.leave()
+            self.wake(heir)
+
+
+class Bulkhead:
+    """
+    Let at most *limit* calls run at once, so that one slow dependency cannot take every thread and connection.
+
+    Threads, asyncio and trio tasks share one pool and one line, first come, first served. A place that becomes free
+    goes to the first in line before anybody else can take it.
+
+    Args:
+        name: For errors and metrics.
+        limit: Calls at once, at least 1.
+        max_waiting: Callers that may wait when all places are taken; 0 refuses at once.
+        max_wait: Seconds a caller waits at most; None: as long as it takes. The ambient deadline cuts it short.
+        clock: Where time comes from.
+
+    Raises:
+        ConfigError: A value is outside its range; all of them are named.
+
+    Example:
+        >>> bulkhead = Bulkhead("search", 10, max_waiting=20, max_wait=0.5)
+        >>> @bulkhead
+        ... def search(words):
+        ...     return words.split()
+        >>> search("to be")
+        ['to', 'be']
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limit: int,
+        *,
+        max_waiting: int = 0,
+        max_wait: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        _check(name, limit, max_waiting, max_wait)
+        self.name = name
+        self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
+        self._max_wait = max_wait
+        self._pool = _Pool(limit, max_waiting)
+        renew_after_fork(self)
+
+    @classmethod
+    def per_key(
+        cls,
+        name: str,
+        limit: int,
+        *,
+        max_keys: int = 200,
+        key: Callable[..., Hashable] | None = None,
+        max_waiting: int = 0,
+        max_wait: float | None = None,
+        clock: Clock | None = None,
+    ) -> KeyedPolicy[Bulkhead]:
+        """
+        Return a family with one bulkhead for each key: ``Bulkhead.per_key("host:*", 10)["example.com"]``.
+
+        Args:
+            name: The family; ``*`` stands for the key.
+            limit: Calls at once for each key.
+            max_keys: Bulkheads kept; a busy one is never thrown out, keys beyond that share ``__other__``.
+            key: Handed a call's arguments, says which key it has; makes the family a policy.
+            max_waiting: As for `Bulkhead`.
+            max_wait: As for `Bulkhead`.
+            clock: As for `Bulkhead`.
+        """
+        _check(name, limit, max_waiting, max_wait)
+
+        def make(of_key: str) -> Bulkhead:
+            return cls(of_key, limit, max_waiting=max_waiting, max_wait=max_wait, clock=clock)
+
+        return KeyedPolicy(name, make, max_keys=max_keys, key=key)
+
+    def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """
+        Call *fn* in one of the places.
+
+        Raises:
+            BulkheadFullError: There is none, nor one in line; or none became free in time.
+        """
+        pool = self._pool
+        held = False
+        try:
+            with pool.lock:
+                if pool.in_use < pool.limit:
+                    pool.in_use += 1
+                    pool.admitted += 1
+                    held = True
+            if not held:
+                self._wait(pool)
+                held = True
+            result = fn(*args, **kwargs)
+            kind: object = type(result)
+            if kind is CoroutineType:
+                refuse_coroutine(self, result)
+            return result
+        finally:
+            # In line, because a method could be interrupted before its first step.
+            if held:
+                heir = None
+                try:
+                    with pool.lock:
+                        if pool.line.waiting:
+                            heir = pool.leave()
+                        else:
+                            pool.in_use -= 1
+                        held = False
+                    if heir is not None or pool.orphans:
+                        pool.wake(heir)
+                except BaseException:
+                    pool.finish(not held, None, heir)
+                    raise
+
+    async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """
+        Await *fn* in one of the places.
+
+        Raises:
+            BulkheadFullError: There is none, nor one in line; or none became free in time.
+        """
+        pool = self._pool
+        held = False
+        try:
+            with pool.lock:
+                if pool.in_use < pool.limit:
+                    pool.in_use += 1
+                    pool.admitted += 1
+                    held = True
+            if not held:
+                await self._await(pool)
+                held = True
+            return await fn(*args, **kwargs)
+        finally:
+            if held:
+                heir = None
+                try:
+                    with pool.lock:
+                        if pool.line.waiting:
+                            heir = pool.leave()
+                        else:
+                            pool.in_use -= 1
+                        held = False
+                    if heir is not None or pool.orphans:
+                        pool.wake(heir)
+                except BaseException:
+                    pool.finish(not held, None, heir)
+                    raise
+
+    def __call__(self, fn: F) -> F:
+        """Guard *fn*; a generator keeps its place from the first item to the end."""
+        return decorate(self, fn, hold=self)
+
+    def acquire(self) -> Place:
+        """Return a place for a block: ``with bulkhead.acquire(): …`` or ``async with bulkhead.acquire(): …``."""
+        return Place(self)
+
+    hold = ahold = acquire
+
+    def configure(
+        self, *, limit: int | None = None, max_waiting: int | None = None, max_wait: float | None = _KEEP
+    ) -> None:
+        """
+        Change the settings of a bulkhead in use; whoever runs or waits is left alone.
+
+        Args:
+            limit: Calls at once.
+            max_waiting: Places in the line.
+            max_wait: Seconds, or None; for those who come from now on.
+
+        Raises:
+            ConfigError: A value is outside its range; nothing has changed then.
+        """
+        pool = self._pool
+        limit = pool.limit if limit is None else limit
+        max_waiting = pool.max_waiting if max_waiting is None else max_waiting
+        wait = self._max_wait if max_wait is _KEEP else max_wait
+        _check(self.name, limit, max_waiting, wait)
+        self._max_wait = wait
+        with pool.lock:
+            granted = pool.resize(limit, max_waiting)
+        for heir in granted:
+            pool.wake(heir)
+
+    def snapshot(self) -> BulkheadSnapshot:
+        """Return the numbers of this moment."""
+        pool = self._pool
+        pool.adopt()
+        with pool.lock:
+            taken = (pool.limit, pool.in_use, pool.line.waiting, pool.max_waiting, pool.admitted, pool.waited)
+            refused = (pool.full, pool.timed_out, pool.abandoned)
+            waits = pool.waits.snapshot(zeros=pool.admitted - pool.waited)
+        limit, in_use, waiting, max_waiting, admitted, waited = taken
+        return BulkheadSnapshot(
+            name=self.name,
+            limit=limit,
+            in_use=in_use,
+            waiting=waiting,
+            max_waiting=max_waiting,
+            admitted=admitted,
+            waited=waited,
+            rejections={"full": refused[0], "wait_timeout": refused[1]},
+            abandoned=refused[2],
+            wait_seconds=waits,
+        )
+
+    def _wait(self, pool: _Pool) -> None:
+        waker = ThreadWaker()
+        ticket = Ticket(waker)
+        try:
+            began, until = self._line_up(pool, ticket)
+            if not ticket.granted:
+                waker.wait(self._clock, until)
+            self._confirm(pool, ticket, began)
+        except BaseException:
+            pool.free(ticket)
+            raise
+
+    async def _await(self, pool: _Pool) -> None:
+        waker = async_waker()
+        ticket = Ticket(waker)
+        try:
+            began, until = self._line_up(pool, ticket)
+            if not ticket.granted:
+                await waker.wait(self._clock, until)
+            self._confirm(pool, ticket, began)
+        except BaseException:
+            pool.free(ticket)
+            raise
+
+    def _line_up(self, pool: _Pool, ticket: Ticket) -> tuple[float, float | None]:
+        pool.adopt()
+        began = self._clock.monotonic()
+        longest = longest_wait(self._max_wait) if pool.max_waiting else None
+        late = longest is not None and longest <= 0
+        with pool.lock:
+            entered = not late and pool.enter(ticket)
+            pool.full += not entered and not late
+            pool.timed_out += late
+        if not entered:
+            raise BulkheadFullError(self.name, pool.limit, "wait_timeout" if late else "full")
+        return began, None if longest is None else began + longest
+
+    def _confirm(self, pool: _Pool, ticket: Ticket, began: float) -> None:
+        waited = max(0.0, self._clock.monotonic() - began)
+        with pool.lock:
+            granted = ticket.granted
+            if granted:
+                pool.admitted += 1
+                pool.waited += 1
+                pool.waits.add(waited)
+            else:
+                pool.line.leave(ticket)
+                pool.timed_out += 1
+        if not granted:
+            raise BulkheadFullError(self.name, pool.limit, "wait_timeout")
+
+    def _idle(self) -> bool:
+        return self._pool.in_use == 0
+
+    def _renew(self) -> None:
+        # The caller that forked still holds its slot of the old pool and will free it.
+        old = self._pool
+        old.lock = threading.Lock()
+        self._pool = _Pool(old.limit, old.max_waiting)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        pool = self._pool
+        clock = None if self._clock is SYSTEM_CLOCK else self._clock
+        return _rebuild, (type(self), self.name, pool.limit, pool.max_waiting, self._max_wait, clock)
+
+    def __repr__(self) -> str:
+        pool = self._pool
+        return f"<Bulkhead {self.name!r}: {pool.in_use} of {pool.limit} in use, {pool.line.waiting} waiting>"
+
+
+class Place:
+    """A place in a bulkhead for as long as a ``with`` or ``async with`` block runs; each block needs one of its own."""
+
+    __slots__ = ("_bulkhead", "_pool")
+
+    def __init__(self, bulkhead: Bulkhead) -> None:
+        self._bulkhead = bulkhead
+        self._pool: _Pool | None = None
+
+    def __enter__(self) -> Place:
+        if not self._take():
+            pool = self._bulkhead._pool
+            self._bulkhead._wait(pool)
+            self._pool = pool
+        return self
+
+    async def __aenter__(self) -> Place:
+        if not self._take():
+            pool = self._bulkhead._pool
+            await self._bulkhead._await(pool)
+            self._pool = pool
+        return self
+
+    def _take(self) -> bool:
+        if self._pool is not None:
+            raise RuntimeError("this place is taken already; acquire() another one for another block")
+        pool = self._bulkhead._pool
+        with pool.lock:
+            if pool.in_use < pool.limit:
+                pool.in_use += 1
+                pool.admitted += 1
+                self._pool = pool
+        return self._pool is not None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        self._leave()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        pool = self._pool
+        if pool is None:
+            return
+        heir = None
+        try:
+            with pool.lock:
+                heir = pool.leave()
+                self._pool = None
+            pool.wake(heir)
+        except BaseException:
+            pool.finish(self._pool is None, None, heir)
+            self._pool = None
+            raise
+
+    def __del__(self) -> None:
+        # An interrupt can hit the first instruction of __exit__; then only the end of this object frees the slot.
+        pool = getattr(self, "_pool", None)  # __init__ may have been interrupted too
+        if pool is not None:
+            self._pool = None
+            pool.orphans.append(None)
+            # The collector may run while this very thread holds the lock; whoever holds it looks for orphans after.
+            if not pool.lock.locked():
+                pool.adopt()
+
+
+def _check(name: str, limit: int, max_waiting: int, max_wait: float | None) -> None:
+    checks = Checks()
+    checks.text("name", name)
+    checks.whole("limit", limit, 1, 1_000_000)
+    checks.whole("max_waiting", max_waiting, 0, 1_000_000)
+    checks.seconds("max_wait", max_wait, optional=True)
+    if not checks.mistakes and max_wait is not None and max_waiting == 0:
+        checks.wrong("max_wait", max_wait, "without effect while max_waiting is 0: nobody may wait", "conflict")
+    checks.done()
+
+
+def _rebuild(
+    kind: type[Bulkhead], name: str, limit: int, max_waiting: int, max_wait: float | None, clock: Clock | None
+) -> Bulkhead:
+    return kind(name, limit, max_waiting=max_waiting, max_wait=max_wait, clock=clock)
