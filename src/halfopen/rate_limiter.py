@@ -1,0 +1,398 @@
+"""RateLimiter: so many calls in so much time, the next ones refused or spread out in the order they came."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from types import CoroutineType, TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from halfopen._core.checking import Checks
+from halfopen._core.gcra import Gcra, seconds_until
+from halfopen._core.histogram import Histogram, HistogramSnapshot
+from halfopen._core.slots import Line, Ticket
+from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.keyed import KeyedPolicy
+from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.waiting import ThreadWaker, async_waker, longest_wait
+from halfopen.errors import RateLimitedError
+
+__all__ = ["RateLimiter", "RateLimiterSnapshot", "Turn"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimiterSnapshot:
+    """
+    A rate limiter at one moment.
+
+    Attributes:
+        name: The rate limiter.
+        rate: Permits in *per* seconds.
+        per: Seconds.
+        burst: Permits that may be used at once after a quiet time.
+        available: Permits free now.
+        waiting: Callers in line.
+        admitted: Calls let through since it was made.
+        waited: How many of them had to wait.
+        rejections: Calls refused, by reason: ``rate``.
+        wait_seconds: How long the admitted calls had waited, 0 for most.
+    """
+
+    name: str
+    rate: float
+    per: float
+    burst: int
+    available: int
+    waiting: int
+    admitted: int
+    waited: int
+    rejections: Mapping[str, int]
+    wait_seconds: HistogramSnapshot
+
+
+class _Settings(NamedTuple):
+    rate: float
+    per: float
+    burst: int | None
+    max_wait: float
+
+    @property
+    def whole_burst(self) -> int:
+        return max(1, int(min(self.rate, 1_000_000))) if self.burst is None else self.burst
+
+
+class _Meter(Gcra):
+    """The algorithm with its lock, its line, and what was counted under the lock."""
+
+    __slots__ = ("admitted", "line", "lock", "rejected", "waited", "waits")
+
+    def __init__(self, rate: float, per: float, burst: int) -> None:
+        super().__init__(rate, per, burst)
+        self.lock = threading.Lock()
+        self.line = Line()
+        self.admitted = 0
+        self.rejected = 0
+        self.waited = 0
+        self.waits = Histogram()
+
+    def line_up(self, now: float, ticket: Ticket, longest: float | None) -> float | None:
+        """Join the line; return the seconds until a permit is free instead, where that is longer than *longest*."""
+        wait = seconds_until(self.due(now, self.line.waiting), now)
+        if longest is not None and wait > longest:
+            self.rejected += 1
+            return wait
+        self.line.join(ticket)
+        return None
+
+    def take_turn(self, now: float, began: float, ticket: Ticket) -> float:
+        """Let the first in line take a permit and leave; return the seconds it has to wait still, 0 if it has it."""
+        if not self.take(now):
+            return seconds_until(self.due(now), now)
+        self.line.leave(ticket)
+        self.admitted += 1
+        self.waited += 1
+        self.waits.add(max(0.0, now - began))
+        return 0.0
+
+
+class RateLimiter:
+    """
+    Let at most *rate* calls begin in *per* seconds, after a quiet time up to *burst* of them at once.
+
+    The generic cell rate algorithm (ITU-T I.371): exact, without a timer, one number of state. In any stretch of *t*
+    seconds at most ``burst + t × rate / per`` calls begin. Threads, asyncio and trio tasks share one line, first come,
+    first served; a caller that is cancelled gives its turn to those behind it.
+
+    Args:
+        name: For errors and metrics.
+        rate: Calls in *per* seconds, above 0; may be a fraction.
+        per: Seconds, above 0.
+        burst: Calls at once after a quiet time, at least 1. Default: *rate* rounded down, at least 1. With 1 the calls
+            are evenly spaced.
+        max_wait: Seconds a caller may have to wait; a longer wait is refused at once, because it is known beforehand.
+            0 never waits. The ambient deadline cuts it short.
+        clock: Where time comes from.
+
+    Raises:
+        ConfigError: A value is outside its range; all of them are named.
+
+    Example:
+        >>> limiter = RateLimiter("geocoder", 10, max_wait=2.0)
+        >>> limiter.call(str.upper, "oslo")
+        'OSLO'
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rate: float,
+        per: float = 1.0,
+        *,
+        burst: int | None = None,
+        max_wait: float = 0.0,
+        clock: Clock | None = None,
+    ) -> None:
+        _check(name, rate, per, burst, max_wait)
+        self.name = name
+        self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
+        self._monotonic = self._clock.monotonic
+        self._settings = _Settings(rate, per, burst, max_wait)
+        self._meter = _Meter(rate, per, self._settings.whole_burst)
+        renew_after_fork(self)
+
+    @classmethod
+    def per_key(
+        cls,
+        name: str,
+        rate: float,
+        per: float = 1.0,
+        *,
+        max_keys: int = 200,
+        key: Callable[..., Hashable] | None = None,
+        burst: int | None = None,
+        max_wait: float = 0.0,
+        clock: Clock | None = None,
+    ) -> KeyedPolicy[RateLimiter]:
+        """
+        Return a family with one rate limiter for each key: ``RateLimiter.per_key("tenant:*", 5)["acme"]``.
+
+        Args:
+            name: The family; ``*`` stands for the key.
+            rate: Calls in *per* seconds for each key.
+            per: Seconds.
+            max_keys: Limiters kept; one whose burst is not whole again is never thrown out, keys beyond that share
+                ``__other__``.
+            key: Handed a call's arguments, says which key it has; makes the family a policy.
+            burst: As for `RateLimiter`.
+            max_wait: As for `RateLimiter`.
+            clock: As for `RateLimiter`.
+        """
+        _check(name, rate, per, burst, max_wait)
+
+        def make(of_key: str) -> RateLimiter:
+            return cls(of_key, rate, per, burst=burst, max_wait=max_wait, clock=clock)
+
+        return KeyedPolicy(name, make, max_keys=max_keys, key=key)
+
+    def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """
+        Call *fn* once a permit is free.
+
+        Raises:
+            RateLimitedError: That would take longer than *max_wait*; ``retry_after`` says how long.
+        """
+        if not self._admit():
+            self._wait()
+        result = fn(*args, **kwargs)
+        kind: object = type(result)
+        if kind is CoroutineType:
+            refuse_coroutine(self, result)
+        return result
+
+    async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """
+        Await *fn* once a permit is free.
+
+        Raises:
+            RateLimitedError: That would take longer than *max_wait*; ``retry_after`` says how long.
+        """
+        if not self._admit():
+            await self._await()
+        return await fn(*args, **kwargs)
+
+    def __call__(self, fn: F) -> F:
+        """Guard *fn*; a generator uses one permit, at its first item."""
+        return decorate(self, fn, hold=self)
+
+    def acquire(self) -> Turn:
+        """Return a turn for a block: ``with limiter.acquire(): …`` or ``async with limiter.acquire(): …``."""
+        return Turn(self)
+
+    hold = ahold = acquire
+
+    def configure(
+        self, *, rate: float | None = None, per: float | None = None, burst: int | None = None,
+        max_wait: float | None = None,
+    ) -> None:  # fmt: skip
+        """
+        Change the settings of a limiter in use; permits already used stay used.
+
+        Args:
+            rate: Calls in *per* seconds.
+            per: Seconds.
+            burst: Calls at once after a quiet time.
+            max_wait: Seconds a caller may have to wait, from now on.
+
+        Raises:
+            ConfigError: A value is outside its range; nothing has changed then.
+        """
+        old = self._settings
+        new = _Settings(
+            old.rate if rate is None else rate,
+            old.per if per is None else per,
+            old.burst if burst is None else burst,
+            old.max_wait if max_wait is None else max_wait,
+        )
+        _check(self.name, *new)
+        self._settings = new
+        meter = self._meter
+        with meter.lock:
+            meter.change(new.rate, new.per, new.whole_burst)
+
+    def snapshot(self) -> RateLimiterSnapshot:
+        """Return the numbers of this moment."""
+        meter = self._meter
+        settings = self._settings
+        now = self._monotonic()
+        with meter.lock:
+            return RateLimiterSnapshot(
+                name=self.name,
+                rate=settings.rate,
+                per=settings.per,
+                burst=meter.burst,
+                available=meter.available(now),
+                waiting=meter.line.waiting,
+                admitted=meter.admitted,
+                waited=meter.waited,
+                rejections={"rate": meter.rejected},
+                wait_seconds=meter.waits.snapshot(zeros=meter.admitted - meter.waited),
+            )
+
+    def _admit(self) -> bool:
+        meter = self._meter
+        now = self._monotonic()
+        with meter.lock:
+            tat = meter.tat
+            if now < tat - meter.tolerance or meter.line.waiting:
+                return False
+            # Gcra.take, in line.
+            meter.tat = (tat if tat > now else now) + meter.interval
+            meter.admitted += 1
+        return True
+
+    def _wait(self) -> None:
+        meter = self._meter
+        waker = ThreadWaker()
+        ticket = Ticket(waker)
+        try:
+            began, first = self._line_up(meter, ticket)
+            if not first:
+                waker.wait(self._clock, None)
+            while left := self._take_turn(meter, began, ticket):
+                self._clock.sleep(left)
+        finally:
+            _next_turn(meter, ticket)
+
+    async def _await(self) -> None:
+        meter = self._meter
+        waker = async_waker()
+        ticket = Ticket(waker)
+        try:
+            began, first = self._line_up(meter, ticket)
+            if not first:
+                await waker.wait(self._clock, None)
+            while left := self._take_turn(meter, began, ticket):
+                await self._clock.asleep(left)
+        finally:
+            _next_turn(meter, ticket)
+
+    def _line_up(self, meter: _Meter, ticket: Ticket) -> tuple[float, bool]:
+        longest = longest_wait(self._settings.max_wait)
+        began = self._monotonic()
+        with meter.lock:
+            refused_for = meter.line_up(began, ticket, longest)
+            first = meter.line.first() is ticket
+        if refused_for is not None:
+            raise RateLimitedError(self.name, refused_for)
+        return began, first
+
+    def _take_turn(self, meter: _Meter, began: float, ticket: Ticket) -> float:
+        now = self._monotonic()
+        with meter.lock:
+            return meter.take_turn(now, began, ticket)
+
+    def _idle(self) -> bool:
+        meter = self._meter
+        return meter.line.waiting == 0 and meter.tat <= self._monotonic()
+
+    def _renew(self) -> None:
+        self._meter.lock = threading.Lock()
+        settings = self._settings
+        self._meter = _Meter(settings.rate, settings.per, settings.whole_burst)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        clock = None if self._clock is SYSTEM_CLOCK else self._clock
+        return _rebuild, (type(self), self.name, *self._settings, clock)
+
+    def __repr__(self) -> str:
+        rate, per = self._settings.rate, self._settings.per
+        return f"<RateLimiter {self.name!r}: {rate:g} in {per:g} s, {self._meter.line.waiting} waiting>"
+
+
+class Turn:
+    """A turn at a rate limiter, taken on entering a ``with`` or ``async with`` block; leaving gives nothing back."""
+
+    __slots__ = ("_limiter",)
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._limiter = limiter
+
+    def __enter__(self) -> Turn:
+        if not self._limiter._admit():
+            self._limiter._wait()
+        return self
+
+    async def __aenter__(self) -> Turn:
+        if not self._limiter._admit():
+            await self._limiter._await()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+
+def _next_turn(meter: _Meter, ticket: Ticket) -> None:
+    """Leave the line and wake who is first now; may be done twice, so an interrupt is answered by doing it again."""
+    try:
+        _leave_line(meter, ticket)
+    except BaseException:
+        _leave_line(meter, ticket)
+        raise
+
+
+def _leave_line(meter: _Meter, ticket: Ticket) -> None:
+    while True:
+        with meter.lock:
+            meter.line.leave(ticket)
+            first = meter.line.first()
+        if first is None or first.waker.wake():
+            return
+        ticket = first  # nobody is there to be woken
+
+
+def _check(name: str, rate: Any, per: Any, burst: Any, max_wait: Any) -> None:
+    checks = Checks()
+    checks.text("name", name)
+    checks.number("rate", rate)
+    checks.seconds("per", per)
+    checks.whole("burst", burst, 1, 1_000_000, optional=True)
+    checks.seconds("max_wait", max_wait, zero=True)
+    checks.done()
+
+
+def _rebuild(
+    kind: type[RateLimiter], name: str, rate: float, per: float, burst: int | None, max_wait: float,
+    clock: Clock | None,
+) -> RateLimiter:  # fmt: skip
+    return kind(name, rate, per, burst=burst, max_wait=max_wait, clock=clock)
