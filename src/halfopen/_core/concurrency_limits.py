@@ -186,7 +186,17 @@ class AdaptiveLimit:
     The limit itself, and the window that is filling.
 
     A window ends once it is *window* seconds old and holds *min_samples* outcomes.
+
+    Attributes:
+        limit: Calls that may run at once.
+        exact: The limit before it is rounded down.
+        in_use: Calls that run; kept by whoever holds the lock.
+        peak: Most calls in flight at once in this window; kept likewise.
+        updates: Windows so far.
     """
+
+    in_use: int
+    peak: int
 
     __slots__ = (
         "_algorithm", "_dropped", "_ends", "_latency", "_maximum", "_memory", "_min_samples", "_minimum", "_samples",
@@ -203,9 +213,9 @@ class AdaptiveLimit:
         self._window = window
         self._min_samples = min_samples
         self._ends: float | None = None
+        self.in_use = 0
         self.exact = float(initial)
         self.limit = initial
-        self.in_use = 0
         self.updates = 0
         self._clear()
 
