@@ -98,7 +98,8 @@ class Timeout:
         self._settings = TimeoutSettings(
             name=name, seconds=seconds, trial=trial, worker_thread=worker_thread, max_threads=max_threads
         )
-        self._clock = clock or SYSTEM_CLOCK
+        self._clock: Clock = clock or SYSTEM_CLOCK
+        self._now = self._clock.monotonic
         self._bus = bus or Bus()
         self._threads = WorkerThreads(max_threads)
         self._lock = threading.Lock()
@@ -136,9 +137,14 @@ class Timeout:
             DeadlinePassedError: No time was left, and the call was not made.
             BulkheadFullError: Every worker thread is taken, and the call was not made.
         """
-        line, token = self._begin()
-        if self._settings.worker_thread:
-            return self._on_thread(line, token, partial(fn, *args, **kwargs))
+        settings = self._settings
+        if settings.worker_thread:
+            return self._on_thread(partial(fn, *args, **kwargs))
+        if settings.trial is None and AMBIENT.get() is None:
+            line: Line = (self._now() + settings.seconds, self._clock, settings.name, settings.seconds)
+            token: Token[Line | None] | None = AMBIENT.set(line)
+        else:
+            line, token = self._begin()
         try:
             result = fn(*args, **kwargs)
             kind: object = type(result)
@@ -150,10 +156,13 @@ class Timeout:
         finally:
             if token is not None:
                 AMBIENT.reset(token)
-        self._returned(line)
+        self._successes.step()
+        if self._heard or line[1].monotonic() > line[0]:
+            self._returned(line)
         return result
 
-    def _on_thread(self, line: Line, token: Token[Line | None] | None, fn: Callable[[], R]) -> R:
+    def _on_thread(self, fn: Callable[[], R]) -> R:
+        line, token = self._begin()
         try:
             job = self._threads.submit(fn, self.name)
             if job is None:
@@ -168,6 +177,7 @@ class Timeout:
         finally:
             if token is not None:
                 AMBIENT.reset(token)
+        self._successes.step()
         self._returned(line)
         return result
 
@@ -183,6 +193,7 @@ class Timeout:
         try:
             with cancel_at(self._here(line), self._clock) as scope:
                 result = await fn(*args, **kwargs)
+                self._successes.step()
                 self._returned(line)
                 return result
             # Only a cancellation of its own leads the scope here.
@@ -248,8 +259,7 @@ class Timeout:
         return line[0] if line[1] is self._clock else self._clock.monotonic() + remaining(line)
 
     def _returned(self, line: Line) -> None:
-        self._successes.step()
-        if line[1].monotonic() > line[0]:
+        if remaining(line) < 0:
             with self._lock:
                 self._late += 1
         if self._heard:
