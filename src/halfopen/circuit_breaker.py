@@ -6,7 +6,7 @@ import functools
 import random
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from types import CoroutineType
+from types import CoroutineType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from halfopen._breaker.guarding import UNFINISHED, Guarding, refuse_unguardable
@@ -32,6 +32,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The system's generator keeps no state: it costs no memory for each breaker and does not repeat itself after a fork.
+_NO_TAGS: Mapping[str, str] = MappingProxyType({})
 _CHANCE = random.SystemRandom()
 
 
@@ -110,7 +111,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
             ramp=ramp,
             automatic_half_open=automatic_half_open,
         )
-        self._build(name, settings, classify, tags or {}, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
+        self._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
 
     @classmethod
     def from_settings(
@@ -126,7 +127,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
     ) -> CircuitBreaker:
         """Make a breaker from settings that are checked already, and may be shared by many."""
         breaker = cls.__new__(cls)
-        breaker._build(name, settings, classify, tags or {}, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
+        breaker._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
         return breaker
 
     # Calling

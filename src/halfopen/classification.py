@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfopen._core.checking import Checks
-from halfopen._core.outcomes import Classified, FAILURE, IGNORED, Outcome, SUCCESS
+from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Classified
 from halfopen.errors import RejectedError
 
 __all__ = ["Failures", "failed_status", "http_status", "is_cancellation", "is_refusal", "retry_after"]
@@ -50,6 +50,11 @@ class Failures:
         _check_matchers(checks, "ignore", self.ignore)
         checks.callable("result", self.result, optional=True)
         checks.done()
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every exception without a status is a failure."""
+        return self.on is Exception and not self.ignore
 
     @property
     def judges_results(self) -> bool:
@@ -95,18 +100,21 @@ def _matches(error: Exception, matchers: Any) -> bool:
     return False
 
 
-_CARRIERS: dict[type, bool] = {}
+NO_CARRIERS: set[type] = set()
+"""Classes of exceptions that carry no status unless an instance has attributes of its own; they are found out once."""
+
 _TOLD_BY = ("response", "status_code", "status", "code", "retry_after", "__getattr__")
 
 
 def _carries(kind: type) -> bool:
-    """Say whether exceptions of a class may carry a status though their instance has no attribute; remembered."""
-    known = _CARRIERS.get(kind)
-    if known is None:
-        if len(_CARRIERS) >= 1000:
-            _CARRIERS.clear()
-        known = _CARRIERS[kind] = any(hasattr(kind, name) for name in _TOLD_BY)
-    return known
+    if kind in NO_CARRIERS:
+        return False
+    if any(hasattr(kind, name) for name in _TOLD_BY) or issubclass(kind, (RejectedError, ExceptionGroup)):
+        return True
+    if len(NO_CARRIERS) >= 1000:  # classes made at run time must not pile up
+        NO_CARRIERS.clear()
+    NO_CARRIERS.add(kind)
+    return False
 
 
 def _by_status(status: int, carrier: Any) -> Classified:

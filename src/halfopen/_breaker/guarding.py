@@ -114,7 +114,8 @@ class Guarding(Shell):
         enclosing = self._enclosing_trial()
         if enclosing is not None:
             return enclosing
-        self._resolve_wait()
+        if circuit.wait_wanted is not None or circuit.state.due() <= now:
+            self.tick()  # a wait that user code has to compute may be over already
         while True:
             kind = circuit.state.kind
             eligible = self._eligible(kind, call if call is not None else Call(fn, args, kwargs or {}))

@@ -8,7 +8,7 @@ from typing import Any
 from halfopen._core.checking import Checks, usable_seconds
 from halfopen._core.circuit import Report
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
-from halfopen.classification import is_cancellation, is_refusal
+from halfopen.classification import NO_CARRIERS, is_cancellation, is_refusal
 from halfopen.errors import RejectedError
 from halfopen.typing import Classifier
 
@@ -21,17 +21,21 @@ _MAYBE_REFUSAL = (RejectedError, ExceptionGroup)
 class Judge:
     """The classifier of one breaker, on the caller's thread and under no lock."""
 
-    __slots__ = ("_logged", "_name", "classifier", "judges_results")
+    __slots__ = ("_known", "_logged", "_name", "classifier", "judges_results")
 
     def __init__(self, name: str, classifier: Classifier) -> None:
         self._name = name
         self._logged = False
         self.classifier = classifier
         self.judges_results = bool(getattr(classifier, "judges_results", True))
+        self._known = NO_CARRIERS if getattr(classifier, "takes_all", False) else frozenset[type]()
 
     def of_error(self, error: BaseException, spent: float, slow_after: float) -> Report:
         """Judge a call that raised after *spent* seconds."""
-        kind = type(error).__qualname__
+        cls = type(error)
+        kind = cls.__qualname__
+        if cls in self._known and not error.__dict__:
+            return (FAILURE, spent, None, kind)
         if isinstance(error, Exception):
             if isinstance(error, _MAYBE_REFUSAL) and is_refusal(error):
                 return (IGNORED, spent, None, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -163,7 +163,7 @@ def _seconds_until(until: Until, wall: float) -> float | None:
 
 def make_settings(checks: Checks, base: Settings | None = None, **values: Any) -> Settings:
     """Make settings, or raise one ConfigError for what was wrong before and what is wrong here."""
-    known = Settings.__slots__ if base is not None else values
+    known = {each.name for each in fields(Settings) if each.init} if base is not None else values
     for name, value in values.items():
         if name not in known:
             checks.wrong(name, value, "there is no such setting", "unknown_key")

@@ -121,6 +121,10 @@ def _success(spent: float) -> Report:
     return (SUCCESS, spent, None, None)
 
 
+# The class of a live permit has a finalizer. Settling swaps it for one that has none: that is cheaper than a
+# finalizer that finds nothing to do, and nothing can go wrong in it.
+
+
 class FreePermit(Permit):
     """A permit of a state that admits everybody."""
 
@@ -154,16 +158,19 @@ class FreePermit(Permit):
 
     def __del__(self) -> None:
         # Possibly in the midst of anything, even under the breaker's lock: only leave word.
-        self._breaker._abandoned.append(0)
+        # A permit whose making was interrupted has no breaker yet, and was not admitted.
+        breaker = getattr(self, "_breaker", None)
+        if breaker is not None:
+            breaker._abandoned.append(0)
 
 
 class SettledFreePermit(Permit):
-    """A settled permit. Its class has no finalizer, which is cheaper than one that finds nothing to do."""
+    """A settled permit of a state that admits everybody."""
 
     __slots__ = ()
 
 
-class GatedPermit(Permit):
+class _OfGatedState(Permit):
     """A permit of a state that does not admit everybody; as a block, a trial call has an inside."""
 
     __slots__ = ("_before",)
@@ -187,17 +194,23 @@ class GatedPermit(Permit):
             trials.leave(self._before)
         super().__exit__(kind, error, traceback)
 
-    def __del__(self) -> None:
-        self._breaker._abandoned.append(self._serial)
 
-
-class SettledGatedPermit(GatedPermit):
-    """A settled permit of a gated state."""
+class GatedPermit(_OfGatedState):
+    """A live permit of a gated state."""
 
     __slots__ = ()
 
     def __del__(self) -> None:
-        """Mean nothing."""
+        # As above; the serial number is set after the breaker.
+        serial = getattr(self, "_serial", None)
+        if serial is not None:
+            self._breaker._abandoned.append(serial)
+
+
+class SettledGatedPermit(_OfGatedState):
+    """A settled permit of a gated state."""
+
+    __slots__ = ()
 
 
 class GuestPermit(Permit):

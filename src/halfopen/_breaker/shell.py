@@ -16,7 +16,7 @@ from halfopen._core.checking import usable_seconds
 from halfopen._core.circuit import Circuit, Report
 from halfopen._core.events import CallFailed, CallIgnored, CallRejected, CallSucceeded
 from halfopen._core.settings import Settings
-from halfopen._core.states import Refusal, State
+from halfopen._core.states import Refusal
 from halfopen._core.stays import StateObject
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
@@ -25,7 +25,9 @@ from halfopen.typing import Classifier
 
 __all__ = ["Shell"]
 
-_REFUSED = {State.OPEN: Refusal.OPEN, State.FORCED_OPEN: Refusal.FORCED_OPEN}
+# A member fetched from its enumeration costs 50 ns on Python 3.11.
+_OPEN = Refusal.OPEN
+_NEVER = math.inf
 _OUTCOMES = (CallSucceeded, CallFailed, CallIgnored)
 
 
@@ -76,14 +78,16 @@ class Shell:
 
     def _refuse(self, state: StateObject, now: float) -> CircuitOpenError:
         """Count a refusal that needs no thought, and return what to raise."""
-        circuit = self._circuit
-        refusal = _REFUSED[state.kind]
+        circuit, refusal = self._circuit, state.refusal
         with self._lock:
-            circuit.refused(state, refusal, now)
+            if refusal is _OPEN and not circuit.tells_refusals:
+                circuit.counters.refused_open += 1  # what `refused` comes down to
+            else:
+                circuit.refused(state, refusal, now)
         if self._bus.waiting or circuit.wait_wanted is not None:
             self._after()
         shut_until = state.shut_until
-        return CircuitOpenError(self.name, state.kind, refusal, None if shut_until == math.inf else shut_until - now)
+        return CircuitOpenError(self.name, state.kind, refusal, None if shut_until == _NEVER else shut_until - now)
 
     def _settle_permit(self, permit: Permit, report: Report, now: float) -> None:
         circuit, state, serial = self._circuit, permit._state, permit._serial

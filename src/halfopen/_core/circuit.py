@@ -64,7 +64,7 @@ from halfopen._core.events import (
     LateResult,
 )
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
-from halfopen._core.settings import Settings, TrialRules, TripRules
+from halfopen._core.settings import Settings
 from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
 from halfopen._core.stays import OVERRIDES, Closed, Counting, HalfOpenRound, Open, Recovering, StateObject
 
@@ -77,6 +77,9 @@ __all__ = ["Circuit", "Outbox", "Report"]
 
 LONGEST_AGE = 1e9
 """Seconds; a saved time that lies further back is taken for this old."""
+
+CATCH_UP = 1000
+"""Due things that are made up for at their own time when nobody has looked for long; then the present counts."""
 
 HISTORY = 100
 """Transitions that are remembered."""
@@ -144,8 +147,7 @@ class Circuit:
 
     def _take(self, settings: Settings) -> None:
         self.settings = settings
-        self.rules = TripRules(settings)
-        self.trial_rules = TrialRules(settings)
+        self.rules, self.trial_rules = settings.rules
         slow = settings.slow_call_duration
         self.slow_after = math.inf if slow is None else slow
 
@@ -154,7 +156,7 @@ class Circuit:
     def admit(self, now: float, serial: int, eligible: bool = True) -> Refusal | None:
         """Ask to make one call; return why not, or None and hold a permit of `state`."""
         if self.state.gated:
-            self.state.tick(now)
+            self.tick(now)
         # Outstanding before admitted: if an interrupt comes between, the permit's end still finds it.
         self.outstanding[serial] = None
         refusal = self.state.admit(now, serial, eligible)
@@ -178,7 +180,7 @@ class Circuit:
             self.counters.free_abandoned += 1
         elif self.outstanding.pop(serial, 0) is None:
             self.counters.abandoned += 1
-        self.state.tick(now)
+        self.tick(now)
         if isinstance(self.state, HalfOpenRound) and self.state.owns(serial):
             self.counters.ignored += 1
             self.state.settle(serial, IGNORED, False, None, now)
@@ -192,7 +194,7 @@ class Circuit:
     def settle(self, state: StateObject, serial: int, report: Report, now: float) -> bool:
         """Report a finished call; return False if it was late and therefore void."""
         if self.state.gated:
-            self.state.tick(now)
+            self.tick(now)
         if self.given:
             self.count_given()
         if state is not self.state or (state.gated and not state.owns(serial)):
@@ -221,7 +223,17 @@ class Circuit:
             self.tell(CallIgnored, state=kind, duration=duration, error=error, at=now)
 
     def tick(self, now: float) -> None:
-        """Make due what time alone decides."""
+        """
+        Make due what time alone decides, each thing as of the instant at which it was due.
+
+        So it makes no difference when somebody looks: a lease that ended long ago re-opened the circuit long ago, and
+        the wait that followed may be over as well.
+        """
+        for _ in range(CATCH_UP):
+            due = self.state.due()
+            if due > now:
+                break
+            self.state.tick(due)
         self.state.tick(now)
 
     def fold(self, now: float) -> None:
@@ -252,7 +264,7 @@ class Circuit:
         by: str | None = None,
     ) -> StateObject:
         """Obey an order; legal from every state."""
-        self.state.tick(now)
+        self.tick(now)
         if target is State.OPEN:
             self.open(Reason.MANUAL, now, None, wait=wait, note=note, by=by)
         elif target is State.CLOSED:

@@ -156,6 +156,8 @@ class Settings:
     half_open: HalfOpen = HalfOpen()
     ramp: Ramp | None = None
     automatic_half_open: bool = False
+    # Made once for all breakers that share these settings.
+    rules: tuple[TripRules, TrialRules] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks = Checks()
@@ -176,6 +178,7 @@ class Settings:
         if not checks.mistakes:
             self._check_conflicts(checks)
         checks.done()
+        object.__setattr__(self, "rules", (TripRules(self), TrialRules(self)))
 
     def _check_window(self, checks: Checks) -> None:
         checks.whole("minimum_calls", self.minimum_calls, 1, optional=True)

@@ -33,7 +33,8 @@ class StateObject:
     kind: State
 
     __slots__ = (
-        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "quiet_permits", "records",
+        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "quiet_permits",
+        "refusal", "records",
         "shut_until", "slow_after", "why",
     )  # fmt: skip
 
@@ -45,7 +46,8 @@ class StateObject:
         self.gated = True
         self.records = True
         self.ends_at = math.inf  # of an order
-        self.shut_until = -math.inf  # before it nobody is admitted, whatever else happens
+        self.shut_until = -math.inf  # before it nobody is admitted, whatever else happens,
+        self.refusal = Refusal.OPEN  # for this reason
         self.calm_until = -math.inf
         self.slow_after = circuit.slow_after
         # Durations of fast successes not yet folded in: of wrapped calls, and of calls that hold a permit.
@@ -349,6 +351,7 @@ class ForcedOpen(StateObject):
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
         super().__init__(circuit, why, now)
         self.shut_until = math.inf
+        self.refusal = Refusal.FORCED_OPEN
 
     def admit(self, now: float, serial: int, eligible: bool) -> Refusal | None:
         return Refusal.FORCED_OPEN

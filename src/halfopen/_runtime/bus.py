@@ -35,6 +35,7 @@ class Bus:
         "_lock",
         "_members",
         "_subscriptions",
+        "_sweep_at",
         "_turn",
         "_wanted",
         "dropped",
@@ -45,10 +46,12 @@ class Bus:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscriptions: tuple[_Subscription, ...] = ()
-        self._wanted: dict[type[Event], bool] = {}
-        self.waiting: deque[Event] = deque()
-        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._wanted: dict[type[Event], bool] = _NOTHING_WANTED
+        # Made for the first subscription: most buses have none, and a deque takes 600 bytes.
+        self.waiting: deque[Event] | tuple[()] = ()
+        self._members: list[weakref.ref[Any]] = []
         self._turn: Callable[[], _Turn | None] = _nobody
+        self._sweep_at = 16
         self.dropped = 0
         self.errors = 0
         _BUSES.add(self)
@@ -75,16 +78,24 @@ class Bus:
 
     def _change(self, change: Callable[[tuple[_Subscription, ...]], tuple[_Subscription, ...]]) -> None:
         with self._lock:
+            if isinstance(self.waiting, tuple):
+                self.waiting = deque()
             self._subscriptions = change(self._subscriptions)
             self._wanted = {}
-            members = list(self._members)
-        for member in members:
+        for member in self._alive():
             member.listeners_changed()
 
     def attach(self, member: Any) -> None:
         """Tell *member*, by its `listeners_changed`, when somebody subscribes or leaves."""
         with self._lock:
-            self._members.add(member)
+            self._members.append(weakref.ref(member))
+            if len(self._members) > self._sweep_at:
+                self._members = [one for one in self._members if one() is not None]
+                self._sweep_at = 2 * len(self._members) + 16
+
+    def _alive(self) -> list[Any]:
+        with self._lock:
+            return [member for one in self._members if (member := one()) is not None]
 
     def wants(self, kind: type[Event]) -> bool:
         """Say whether anybody listens to events of this kind."""
@@ -101,7 +112,8 @@ class Bus:
         if len(self.waiting) >= WAITING_AT_MOST and not isinstance(event, CircuitTransitioned):
             self.dropped += 1
             return
-        self.waiting.append(event)
+        if not isinstance(self.waiting, tuple):
+            self.waiting.append(event)
 
     def flush(self) -> None:
         """Publish what waits, unless another thread, or a listener of this one, is at it already."""
@@ -126,9 +138,10 @@ class Bus:
         return turn
 
     def _publish(self) -> None:
-        while True:
+        waiting = self.waiting
+        while not isinstance(waiting, tuple):
             try:
-                event = self.waiting.popleft()
+                event = waiting.popleft()
             except IndexError:
                 return
             for subscription in self._subscriptions:
@@ -146,9 +159,13 @@ class Bus:
         """Begin anew in a child process, where the publishing thread does not exist."""
         self._lock = threading.Lock()
         self._turn = _nobody
-        self.waiting.clear()
-        for member in list(self._members):
+        if self.waiting:
+            self.waiting = deque()
+        for member in self._alive():
             member.after_fork()
+
+
+_NOTHING_WANTED: dict[type[Event], bool] = {}
 
 
 class _Subscription:
