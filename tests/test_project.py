@@ -226,6 +226,17 @@ def test_the_wheel_declares_licence_python_extras_and_entry_points(wheel: Path) 
     assert "MIT License" in read["LICENSE"]
 
 
+def test_the_wheel_alone_gives_a_working_breaker(wheel: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r}); import halfopen; "
+        "breaker = halfopen.CircuitBreaker('db'); print(breaker.call(str.upper, 'ok'), halfopen.__file__)"
+    )
+
+    said = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert said.startswith(f"OK {wheel}")
+
+
 def test_the_entry_points_lead_to_modules_that_exist() -> None:
     for target in ("cli", "pytest_plugin"):
         assert (SRC / f"{target}.py").exists() or (SRC / target / "__init__.py").exists()
