@@ -16,7 +16,7 @@ from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.policy import decorate, refuse_coroutine
 from halfopen.errors import BulkheadFullError, RejectedError
 
-__all__ = ["AdaptiveConcurrency", "AdaptiveConcurrencySnapshot", "Stay"]
+__all__ = ["AdaptiveConcurrency", "AdaptiveConcurrencySnapshot", "Aimd", "Gradient2", "Stay"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
