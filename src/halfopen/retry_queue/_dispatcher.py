@@ -56,8 +56,9 @@ class Dispatcher:
         self._store_gone = store_gone
         self._store_back = store_back
         self._wake = threading.Condition(threading.Lock())
-        # A dict keeps the order in which lanes asked: they take turns.
         self._asking: dict[str, None] = {}
+        self._served: dict[str, int] = {}
+        self._servings = 0
         self._later: list[tuple[float, str]] = []
         self._due_at: dict[str, float] = {}
         self._stopping = False
@@ -115,7 +116,8 @@ class Dispatcher:
         """Look once at every lane that asks; return the number of attempts launched."""
         with self._wake:
             self._promote()
-            turn = list(self._asking)
+            # Whoever was served longest ago comes first: one big backlog does not starve small ones.
+            turn = sorted(self._asking, key=lambda name: self._served.get(name, 0))
             self._asking.clear()
         launched = 0
         for number, name in enumerate(turn):
@@ -158,6 +160,8 @@ class Dispatcher:
         for attempt in step.attempts:
             self._launch(attempt, workers)
         if step.attempts:
+            self._servings += 1
+            self._served[name] = self._servings
             self.attention(name)
         elif step.wait is not None:
             self._later_at(name, step.wait)

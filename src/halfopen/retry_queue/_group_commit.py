@@ -9,6 +9,7 @@ run again when the batch it was in had to be rolled back, so it must not touch a
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections import deque
@@ -233,4 +234,5 @@ class GroupCommit:
 
     def _fail(self, tickets: Sequence[Ticket[Any]], error: BaseException) -> None:
         for ticket in tickets:
-            ticket.settle(None, error)
+            # One error each: raising one object in many threads would pile up tracebacks.
+            ticket.settle(None, copy.copy(error))

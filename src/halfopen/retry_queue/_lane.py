@@ -83,12 +83,13 @@ class Lane:
 
     def _step(self, free: int) -> Step:
         look = self.store.look(self.name)
+        trials_elsewhere = look is not None and self.outage.heed(look)
         if look is None or look.next_due is None:
             return self._nothing_waits()
         self.results.send_window = look.send_window
         if look.held:
             return Step(wait=None if look.hold_until is None else look.hold_until - self.clock.wall(), reason="hold")
-        if self.outage.heed(look):
+        if trials_elsewhere:
             return Step(wait=0.5, reason="half_open elsewhere")
         now = self.clock.monotonic()
         if now < self.outage.not_before:

@@ -24,6 +24,21 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 _FLOOR = (3, 37, 0)  # STRICT tables
+_STORE_FAULTS = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
 
 
 class SqliteStore(Store):
@@ -162,10 +177,9 @@ class SqliteStore(Store):
                 self._readers.pop().close()
 
     def _unavailable(self, error: Exception) -> StoreUnavailableError | None:
-        # Full, read-only, locked, not a database, I/O error: none is the operation's fault.
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
-        ):
+        # Full, read-only, locked, damaged, I/O error: none is the operation's fault.
+        code = getattr(error, "sqlite_errorcode", None)
+        if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _STORE_FAULTS:
             return StoreUnavailableError(f"{self.path}: {error}")
         return None
 
