@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from halfopen._core.states import State
+from halfopen._runtime.worker_threads import Job, WorkerThreads, _Worker
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.errors import BulkheadFullError, CallTimeoutError, ConfigError
 from halfopen.retry import Retry
@@ -370,3 +371,34 @@ def test_many_callers_on_few_idle_threads_all_get_their_own_result(monkeypatch: 
     assert [] == wrong
     assert {"success": 200} == outcomes(timeout)
     assert 0 == timeout.snapshot().threads
+
+
+def test_a_thread_that_is_chosen_just_as_its_idle_time_ends_takes_the_call() -> None:
+    threads = WorkerThreads(2)
+    jobs: list[Job | None] = []
+    waits = []
+
+    class Called:
+        """A semaphore whose idle time ends in the very moment in which a call chooses the thread."""
+
+        def acquire(self, timeout: float | None = None) -> bool:
+            waits.append("idle" if timeout is not None else "certain")
+            if timeout is None:
+                return True
+            if len(jobs) == 1:
+                jobs.append(threads.submit(lambda: "second", "x"))
+            return False
+
+        def release(self) -> None: ...
+
+    first = Job(threads, lambda: "first")
+    worker = _Worker(threads, first)
+    worker._called = Called()  # type: ignore[assignment]
+    threads.running = 1
+    jobs.append(first)
+
+    worker._work()
+
+    assert ["idle", "certain", "idle"] == waits
+    assert ["first", "second"] == [job.outcome() for job in jobs if job is not None]
+    assert 0 == threads.running
