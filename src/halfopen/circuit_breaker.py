@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CoroutineType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
+from halfopen._breaker.built import note_built
 from halfopen._breaker.guarding import UNFINISHED, Guarding, refuse_unguardable
 from halfopen._breaker.judge import check_classifier
 from halfopen._breaker.looking import Looking
@@ -111,6 +112,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
             ramp=ramp,
             automatic_half_open=automatic_half_open,
         )
+        note_built(name)
         self._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
 
     @classmethod

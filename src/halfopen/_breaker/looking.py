@@ -12,6 +12,7 @@ from halfopen._core.explain import explain
 from halfopen._core.settings import Settings
 from halfopen._core.snapshots import Snapshot, take
 from halfopen._core.states import State
+from halfopen.typing import Classifier
 
 __all__ = ["Looking"]
 
@@ -34,6 +35,11 @@ class Looking(Shell):
     def settings(self) -> Settings:
         """The settings in force."""
         return self._circuit.settings
+
+    @property
+    def classifier(self) -> Classifier:
+        """What says which calls are failures."""
+        return self._judge.classifier
 
     @property
     def history(self) -> tuple[CircuitTransitioned, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from halfopen._core.outcomes import Outcome
@@ -16,6 +17,8 @@ __all__ = [
     "CircuitTransitioned",
     "Event",
     "LateResult",
+    "PolicyCreated",
+    "PolicyEvicted",
     "ThresholdExceeded",
     "TrialExpired",
 ]
@@ -122,3 +125,19 @@ class LateResult(Event):
 
     outcome: Outcome
     epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCreated(Event):
+    """A registry has a new policy; *kind* is ``circuit_breaker``, ``retry`` …, *tags* are its tags."""
+
+    kind: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEvicted(Event):
+    """A registry let an idle keyed policy go, to make room for another key."""
+
+    kind: str
+    tags: Mapping[str, str]

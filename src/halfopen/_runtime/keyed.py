@@ -92,12 +92,16 @@ class KeyedPolicy(Generic[K]):
         return policy
 
     def _make_room(self) -> bool:
-        for key, _ in zip(list(self._kept), range(_LOOKS), strict=False):
+        for _ in range(min(_LOOKS, len(self._kept))):
+            key = next(iter(self._kept))
             if self._kept[key]._idle():
-                del self._kept[key]
+                self._let_go(key, self._kept.pop(key))
                 return True
             self._kept.move_to_end(key)
         return False
+
+    def _let_go(self, key: Hashable, policy: K) -> None:
+        """Take note that a policy made room; called under the lock."""
 
     def _name_of(self, key: Hashable) -> str:
         return self.name.replace("*", str(key)) if "*" in self.name else f"{self.name}:{key}"
