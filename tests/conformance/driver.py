@@ -1,4 +1,4 @@
-"""Drives a breaker through a recorded scenario; one millisecond of the recording is one second here, so that every time is exact."""
+"""Drives a breaker through a recorded scenario; a recorded millisecond is one second here: every time is exact."""
 
 from __future__ import annotations
 
@@ -233,7 +233,9 @@ class Driver:
             look.failures,
             look.slow,
         )
-        for name, theirs, mine in zip(("failure_rate", "slow_rate", "buffered", "failed", "slow"), numbers, ours, strict=True):
+        for name, theirs, mine in zip(
+            ("failure_rate", "slow_rate", "buffered", "failed", "slow"), numbers, ours, strict=True
+        ):
             if abs(theirs - mine) > 1e-4:
                 yield name, (theirs, mine)
 
