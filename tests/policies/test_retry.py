@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from halfopen.errors import ConfigError
 from halfopen.retry import Retry, RetryFinished, RetryOutcome, RetryScheduled, attempt, constant, exponential
 from halfopen.testing import FakeClock
-from halfopen.timeout import deadline, time_left
+from halfopen.timeout import Timeout, deadline, time_left
 
 
 class Flaky:
@@ -210,6 +210,20 @@ def test_only_if_guards_calls_that_must_not_be_repeated(clock: FakeClock) -> Non
 
     assert ["POST", "GET", "GET", "GET"] == got
     assert {"failed_not_retried": 1, "failed_exhausted": 1} == outcomes(retry)
+
+
+def test_only_if_sees_the_call_itself_through_the_policies_inside(clock: FakeClock) -> None:
+    seen = []
+    retry = retrying(clock, only_if=seen.append)
+    each = Timeout("each", 5, clock=clock)
+
+    def request(method: str, *, body: str) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        retry.call(each.call, each.call, request, "POST", body="x")
+
+    assert [(request, ("POST",), {"body": "x"})] == [(call.function, call.args, call.kwargs) for call in seen]
 
 
 def test_only_if_is_asked_once_and_not_before_a_failure(clock: FakeClock) -> None:

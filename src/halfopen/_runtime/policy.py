@@ -9,7 +9,7 @@ from functools import partial, wraps
 from types import CoroutineType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["CallPolicy", "Hold", "decorate", "is_async", "refuse_coroutine"]
+__all__ = ["CallPolicy", "Hold", "decorate", "innermost", "is_async", "refuse_coroutine"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,6 +87,20 @@ def refuse_coroutine(policy: CallPolicy, result: object) -> None:
     if type(result) is CoroutineType:
         result.close()
         raise TypeError(f"{_kind(policy)} cannot guard {result.__qualname__}() through call(): await acall() instead")
+
+
+def innermost(
+    fn: Callable[..., Any] | None, args: tuple[Any, ...]
+) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
+    """Return the function and the arguments at the end of a chain such as ``(retry.call, timeout.call, fn, *args)``."""
+    while args and _is_policys_own(fn):
+        fn, args = args[0], args[1:]
+    return fn, args
+
+
+def _is_policys_own(fn: object) -> bool:
+    owner = getattr(fn, "__self__", None)
+    return getattr(fn, "__name__", "") in ("call", "acall") and hasattr(owner, "acall") and hasattr(owner, "name")
 
 
 def _is(question: Callable[[Any], bool], fn: Any) -> bool:

@@ -26,6 +26,7 @@ from halfopen._runtime.asked_wait import NEVER, asked_wait
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
 from halfopen._runtime.deadline import AMBIENT, Line, nearest, remaining
+from halfopen._runtime.policy import innermost
 from halfopen._runtime.retry_tally import Tally
 from halfopen._runtime.trials import in_trial
 from halfopen.errors import RejectedError
@@ -202,7 +203,8 @@ class Run:
     def _may_repeat(self) -> bool:
         only_if = self._settings.only_if
         if self._allowed is None:
-            self._allowed = only_if is None or _ask(only_if, Call(*self._call))
+            fn, args, kwargs, label = self._call
+            self._allowed = only_if is None or _ask(only_if, Call(*innermost(fn, args), kwargs, label))
         return self._allowed
 
     def _judge(self, evidence: object, failure: Failure, error: Exception | None) -> float | None:
