@@ -99,7 +99,7 @@ class _Pool(Slots):
         """Wake who got a slot, or the next one where nobody is there to be woken."""
         while heir is not None and not heir.waker.wake():
             with self.lock:
-                heir = self.give_up(heir)
+                heir = self.revoke(heir)
         if self.orphans:
             self.adopt()
 
@@ -362,6 +362,7 @@ class Bulkhead:
         with pool.lock:
             granted = ticket.granted
             if granted:
+                ticket.taken = True
                 pool.admitted += 1
                 pool.waited += 1
                 pool.waits.add(waited)

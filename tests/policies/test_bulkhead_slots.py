@@ -53,6 +53,19 @@ def test_one_that_gives_up_with_a_slot_hands_it_on() -> None:
     assert (1, 0) == (slots.in_use, slots.line.waiting)
 
 
+def test_a_slot_is_revoked_only_from_one_that_has_not_taken_it() -> None:
+    slots = Slots(1, 2)
+    holder, first, second = Ticket(), Ticket(), Ticket()
+    for ticket in (holder, first, second):
+        slots.enter(ticket)
+    slots.leave()
+
+    assert second is slots.revoke(first)
+    second.taken = True
+    assert slots.revoke(second) is None
+    assert 1 == slots.in_use
+
+
 def test_a_higher_limit_lets_the_waiting_in_and_a_lower_one_throws_nobody_out() -> None:
     slots = Slots(1, 5)
     tickets = [Ticket() for _ in range(5)]

@@ -21,14 +21,16 @@ class Ticket:
         waker: Whatever wakes the one who waits; the line never touches it.
         waiting: Whether it stands in the line.
         granted: Whether a slot was handed to it.
+        taken: Whether its owner has seen that.
     """
 
-    __slots__ = ("granted", "waiting", "waker")
+    __slots__ = ("granted", "taken", "waiting", "waker")
 
     def __init__(self, waker: Any = None) -> None:
         self.waker = waker
         self.waiting = False
         self.granted = False
+        self.taken = False
 
 
 class Line:
@@ -123,6 +125,10 @@ class Slots:
         successor = self.leave()
         ticket.granted = False
         return successor
+
+    def revoke(self, ticket: Ticket) -> Ticket | None:
+        """Take the slot back from a ticket whose owner cannot be woken; return the ticket that got it."""
+        return None if ticket.taken else self.give_up(ticket)
 
     def resize(self, limit: int, max_waiting: int) -> list[Ticket]:
         """Change the limits; return the tickets that got a slot by it. Nobody who runs or waits is thrown out."""

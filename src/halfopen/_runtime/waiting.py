@@ -76,14 +76,17 @@ class _AsyncioWaker:
         self._thread = get_ident()
 
     def wake(self) -> bool:
+        if get_ident() == self._thread:
+            if self._loop.is_closed():
+                return False
+            self._open()
+            return True
+        # Not asked beforehand: the task may take what it was woken for, end, and its loop close, all meanwhile.
         try:
-            if get_ident() == self._thread:
-                self._open()
-            else:
-                self._loop.call_soon_threadsafe(self._open)
+            self._loop.call_soon_threadsafe(self._open)
         except RuntimeError:
-            return False  # the loop is closed
-        return not self._loop.is_closed()
+            return False
+        return True
 
     def _open(self) -> None:
         if not self._future.done():
