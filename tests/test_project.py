@@ -292,7 +292,9 @@ def test_each_changelog_fragment_is_of_a_known_kind() -> None:
     fragments = [path for path in (ROOT / "changelog.d").iterdir() if path.name not in ("README.md", ".gitignore")]
 
     assert [] == [
-        path.name for path in fragments if not re.fullmatch(rf"\+?[\w-]+\.(?:{'|'.join(kinds)})\.md", path.name)
+        path.name
+        for path in fragments
+        if not re.fullmatch(rf"\+?[\w-]+\.(?:{'|'.join(kinds)})(?:\.\d+)?\.md", path.name)
     ]
 
 
