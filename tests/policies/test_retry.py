@@ -592,3 +592,24 @@ def test_counts_are_exact_over_threads() -> None:
 
     assert {"success_first": 600, "success_after_retry": 600} == outcomes(retry)
     assert {"success": 1200, "failure": 600} == retry.snapshot().attempts
+
+
+@pytest.mark.parametrize("settings", [{}, {"total": 60}])
+def test_an_interrupt_during_the_sleep_ends_the_call(settings: dict[str, Any]) -> None:
+    class Interrupted(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            raise KeyboardInterrupt
+
+    retry, fn = retrying(Interrupted(), **settings), Flaky(9)
+
+    with pytest.raises(KeyboardInterrupt):
+        retry.call(fn)
+
+    assert ([1], 1, {}) == (fn.attempts, retry.snapshot().interrupted, outcomes(retry))
+    assert (1, None) == (attempt(), time_left())
+
+
+def test_it_shows_what_it_is() -> None:
+    shown = repr(Retry("bank", on=OSError))
+
+    assert "Retry('bank', attempts=3, backoff=0.1 s × 2 up to 10 s, full jitter)" == shown

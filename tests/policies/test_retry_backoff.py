@@ -65,6 +65,13 @@ def test_decorrelated_jitter_stays_within_three_times_the_delay_before(
         before = delay
 
 
+def test_decorrelated_jitter_without_a_delay_before_draws_from_the_series() -> None:
+    draws = [decorrelated_jitter(1, 5)(2, random.Random(seed)) for seed in range(200)]
+
+    assert 1 <= min(draws) < 1.5
+    assert 4.5 < max(draws) <= 5
+
+
 def test_the_plain_series_doubles_up_to_its_cap() -> None:
     backoff = exponential(0.5, 2, 5, jitter="none")
 
