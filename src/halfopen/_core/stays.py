@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from halfopen._core.events import ThresholdExceeded, TrialExpired
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
 from halfopen._core.states import Reason, Refusal, State
-from halfopen._core.windows import Totals, make_window
+from halfopen._core.windows import Sums, Totals, converted, make_window
 
 if TYPE_CHECKING:
     from halfopen._core.circuit import Circuit
@@ -148,19 +148,23 @@ class Counting(StateObject):
         self.circuit.counters.quiet_successes(durations, held)
 
     def calm(self, now: float) -> None:
-        circuit = self.circuit
-        if circuit.judges_every_success or not circuit.rules.calm(self.window.window()):
+        circuit, held = self.circuit, self.window.window()
+        if circuit.judges_every_success or not circuit.rules.calm(held) or self.overdue(held):
             self.calm_until = -math.inf
             return
         until = now + CALM_AT_MOST
         fresh_until = self.window.fresh_until(now)
         self.calm_until = until if until < fresh_until else fresh_until
 
+    def overdue(self, held: Sums) -> bool:
+        """Say whether the next success trips: the window has aged, or the rules have changed, since one was judged."""
+        return self.circuit.rules.broken(held, self.streak) is not None
+
     def adopt(self, now: float) -> None:
         self.fold()
         self.window.advance(now)
         if self.circuit.window_changed:
-            self.window = make_window(self.circuit.settings.window, now, self.window.window())
+            self.window = converted(self.window, self.circuit.settings.window, now)
         super().adopt(now)
 
 
@@ -273,7 +277,8 @@ class HalfOpenRound(StateObject):
             self.ignored += 1
         else:
             self._count(started, outcome is FAILURE, slow)
-            self.retry_hint = _later(self.retry_hint, retry_after)
+            if outcome is FAILURE:
+                self.retry_hint = _later(self.retry_hint, retry_after)
         self._judge(now, Reason.TRIAL_FAILED)
 
     def _count(self, started: float, failed: bool, slow: bool) -> None:
@@ -378,8 +383,11 @@ class MetricsOnly(Counting):
     __slots__ = ("said",)
 
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
-        super().__init__(circuit, why, now)
         self.said = False
+        super().__init__(circuit, why, now)
+
+    def overdue(self, held: Sums) -> bool:
+        return not self.said and super().overdue(held)
 
     def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
         if not self.said:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from halfopen._core.checking import Checks
 
-__all__ = ["CountWindow", "Sums", "TimeWindow", "Totals", "Window", "make_window"]
+__all__ = ["CountWindow", "Sums", "TimeWindow", "Totals", "Window", "converted", "make_window"]
 
 
 class Totals(NamedTuple):
@@ -141,12 +141,27 @@ class CountedCalls:
         _, gone_failures, gone_slow, gone_both = self._bad[0][1]
         return (held, failures - gone_failures, slow - gone_slow, both - gone_both)
 
+    def resized(self, size: int) -> CountedCalls:
+        """Return a window of another size that holds as many of the last calls as fit."""
+        calls, failures, slow, both = self.window()
+        gone = (self.totals[0] - calls, self.totals[1] - failures, self.totals[2] - slow, self.totals[3] - both)
+        new = CountedCalls(size)
+        new.totals = (calls, failures, slow, both)
+        if self._bad:
+            new._bad = deque((number - gone[0], _less(before, gone)) for number, before in self._bad)
+            new._evict()
+        return new
+
     def _evict(self) -> None:
         bad = self._bad
         if bad:
             oldest = self.totals[0] - self._size
             while bad and bad[0][0] < oldest:
                 bad.popleft()
+
+
+def _less(one: Sums, other: Sums) -> Sums:
+    return (one[0] - other[0], one[1] - other[1], one[2] - other[2], one[3] - other[3])
 
 
 class TimedCalls:
@@ -208,13 +223,26 @@ class TimedCalls:
 Window = CountedCalls | TimedCalls
 
 
-def make_window(spec: CountWindow | TimeWindow, now: float, held: Sums = _NOTHING) -> Window:
-    """Return an empty running window, or one that begins with the calls of another."""
+def make_window(spec: CountWindow | TimeWindow, now: float) -> Window:
+    """Return an empty running window."""
     window = CountedCalls(spec.size) if isinstance(spec, CountWindow) else TimedCalls(spec.seconds, spec.buckets)
     window.advance(now)
-    calls, failures, slow_calls, both = held
+    return window
+
+
+def converted(window: Window, spec: CountWindow | TimeWindow, now: float) -> Window:
+    """
+    Return a running window of another size that holds the calls of *window*.
+
+    A count window goes on with its last calls. Where the order of the calls is not known, the bad ones are taken for
+    the oldest, and all of them for calls of the present bucket.
+    """
+    if isinstance(window, CountedCalls) and isinstance(spec, CountWindow):
+        return window.resized(spec.size)
+    calls, failures, slow_calls, both = window.window()
+    new = make_window(spec, now)
     for times, failed, slow in ((both, True, True), (failures - both, True, False), (slow_calls - both, False, True)):
         for _ in range(times):
-            window.add(failed, slow, now)
-    window.successes(calls - failures - slow_calls + both)
-    return window
+            new.add(failed, slow, now)
+    new.successes(calls - failures - slow_calls + both)
+    return new
