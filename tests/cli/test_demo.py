@@ -31,6 +31,10 @@ def summary(*arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+def broken(told: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in told["promises"] if not each["kept"]]
+
+
 @pytest.fixture
 def letters(tmp_path: Path) -> Path:
     for number in range(5):
@@ -90,9 +94,7 @@ def real_partner() -> Iterator[Callable[[int], RealPartner]]:
 def test_the_story_keeps_every_promise_in_all_three_variants() -> None:
     code, told = summary(*HURRIED)
 
-    broken = [each for each in told["promises"] if not each["kept"]]
-    assert [] == broken
-    assert 0 == code
+    assert (0, []) == (code, broken(told))
     assert {"none", "naive", "halfopen"} == set(told["variants"])
     assert 10 == len(told["promises"])
     ours, without = told["variants"]["halfopen"], told["variants"]["none"]
@@ -110,21 +112,21 @@ def test_the_story_is_told_line_by_line_to_a_pipe() -> None:
     assert "\x1b" not in done.stdout
 
 
-@pytest.mark.parametrize(("sabotage", "broken"), [("lose", "was delivered"), ("repeat", "was sent twice")])
-def test_a_broken_promise_ends_with_code_1(sabotage: str, broken: str) -> None:
+@pytest.mark.parametrize(("sabotage", "claim"), [("lose", "was delivered"), ("repeat", "was sent twice")])
+def test_a_broken_promise_ends_with_code_1(sabotage: str, claim: str) -> None:
     done = demo(*HURRIED, "--no-compare", "--sabotage", sabotage)
 
     assert 1 == done.returncode
     failed = [line for line in done.stdout.splitlines() if line.startswith("✗ ")]
     assert 1 == len(failed)
-    assert broken in failed[0]
+    assert claim in failed[0]
     assert done.stdout.endswith("a promise was broken\n")
 
 
 def test_the_files_of_a_directory_can_be_the_messages_of_the_story(letters: Path) -> None:
     code, told = summary(*HURRIED, "--no-compare", "--messages", str(letters))
 
-    assert 0 == code
+    assert (0, []) == (code, broken(told))
     assert told["variants"]["halfopen"]["accepted"] > 300
 
 
@@ -133,7 +135,7 @@ def test_each_file_goes_to_a_real_partner_once(letters: Path, real_partner: Call
 
     code, told = summary("--partner", partner.url, "--messages", str(letters), *HURRIED)
 
-    assert 0 == code
+    assert (0, []) == (code, broken(told))
     assert 5 == told["variants"]["halfopen"]["delivered"]
     assert [f"UNH+{number}'".encode() for number in range(5)] == sorted(body for _, body in partner.taken)
 
@@ -146,7 +148,7 @@ def test_a_real_partner_that_is_ill_gets_trial_calls_and_then_everything(
     code, told = summary("--partner", partner.url, "--count", "60", *HURRIED)
 
     ours = told["variants"]["halfopen"]
-    assert 0 == code
+    assert (0, []) == (code, broken(told))
     assert 60 == ours["delivered"] == len({message_id for message_id, _ in partner.taken}) == len(partner.taken)
     assert ours["refused"] > 0
     assert max(ours["rounds"]) <= 3
@@ -245,7 +247,7 @@ def test_ctrl_c_ends_at_once_and_prints_what_is_known() -> None:
     began = time.monotonic()
     told, complaints = process.communicate(timeout=30)
 
-    assert first.startswith(" 0:00")
+    assert re.match(r" \d:\d\d ", first)
     assert (130, "") == (process.returncode, complaints)
     assert time.monotonic() - began < 10
     assert "messages delivered" in told

@@ -9,6 +9,15 @@ STORY = Story()
 COLD_AT = STORY.back_at + 1
 
 
+def cold() -> Health:
+    """Return a partner that has just come back."""
+    health = Health(STORY)
+    for _ in range(STORY.telling):
+        health.arrive(STORY.ill_at + 1)
+    assert Condition.COLD == health.look(STORY.back_at)
+    return health
+
+
 def enter(health: Health, now: float) -> Visit:
     visit = health.arrive(now)
     assert visit is not None
@@ -44,14 +53,25 @@ def test_a_request_inside_when_the_partner_falls_ill_is_lost_to_503() -> None:
     assert not health.leave(visit, STORY.ill_at + 0.4)
 
 
+def test_the_partner_does_not_come_back_before_anybody_can_know_that_it_was_gone() -> None:
+    health = Health(STORY)
+
+    assert Condition.DOWN == health.look(STORY.back_at)
+    for _ in range(STORY.telling):
+        health.arrive(STORY.back_at + 1)
+
+    assert Condition.DOWN == health.look(STORY.back_at + STORY.noticed)
+    assert Condition.COLD == health.look(STORY.back_at + STORY.noticed + 1)
+
+
 def test_a_cold_partner_is_slow() -> None:
-    visit = enter(Health(STORY), COLD_AT)
+    visit = enter(cold(), COLD_AT)
 
     assert STORY.slow == visit.work
 
 
 def test_one_request_too_many_knocks_the_cold_partner_over_with_all_inside() -> None:
-    health = Health(STORY)
+    health = cold()
     inside = [enter(health, COLD_AT) for _ in range(STORY.capacity)]
 
     one_too_many = health.arrive(COLD_AT)
@@ -64,7 +84,7 @@ def test_one_request_too_many_knocks_the_cold_partner_over_with_all_inside() -> 
 
 
 def test_three_answers_in_peace_make_room_for_every_sender() -> None:
-    health = Health(STORY)
+    health = cold()
     for visit in [enter(health, COLD_AT) for _ in range(STORY.trials)]:
         health.leave(visit, COLD_AT + STORY.slow)
 
@@ -75,7 +95,7 @@ def test_three_answers_in_peace_make_room_for_every_sender() -> None:
 
 
 def test_the_cold_partner_is_well_after_enough_answers() -> None:
-    health = Health(STORY)
+    health = cold()
 
     for number in range(STORY.warm_after):
         assert Condition.COLD == health.look(COLD_AT + number)

@@ -15,7 +15,7 @@ from halfopen.cli.demo.picture import picture
 from halfopen.cli.demo.scene import Rates, Scene
 from halfopen.cli.demo.screen import LiveScreen, PlainLines, screen_for
 from halfopen.cli.demo.story import Story
-from halfopen.cli.demo.summary import judge, table
+from halfopen.cli.demo.summary import as_json, judge, table
 
 BOOKS = Books(
     condition="well", since=145.0, arrivals=1212, sick_hits=31, falls=0, ill_since=50.0, well_since=145.0,
@@ -136,13 +136,13 @@ def test_all_promises_of_a_good_day_are_kept() -> None:
         (replace(OURS, books=replace(BOOKS, lost=1, delivered=1199)), "1 lost"),
         (replace(OURS, delivered=1199, given_up=1), "1 given up, last error: HTTP 503"),
         (replace(OURS, delivered=1195, outstanding=5), "5 still waiting"),
-        (replace(OURS, books=replace(BOOKS, duplicates=2)), "duplicates: 2"),
-        (replace(OURS, books=replace(BOOKS, altered=1)), "altered: 1"),
-        (replace(OURS, books=replace(BOOKS, arrivals=1213)), "1,213 requests arrived, 1,212 were made"),
-        (replace(OURS, books=replace(BOOKS, falls=1)), "falls: 1"),
+        (replace(OURS, books=replace(BOOKS, duplicates=2)), "2 came twice"),
+        (replace(OURS, books=replace(BOOKS, altered=1)), "1 altered"),
+        (replace(OURS, books=replace(BOOKS, arrivals=1213)), "1,213 of 1,212 requests arrived"),
+        (replace(OURS, books=replace(BOOKS, falls=1)), "fell 1 times"),
         (replace(OURS, rounds=(1, 4)), "rounds of 1, 4"),
         (replace(OURS, circuit="open"), "now open"),
-        (replace(OURS, rounds=()), "half-open rounds: 0"),
+        (replace(OURS, rounds=()), "after 0 half-open rounds"),
         (replace(OURS, refusal_median=0.0011), "median 1,100 µs"),
         (replace(OURS, books=replace(BOOKS, sick_hits=3000)), "3,000 against 3,000"),
     ],
@@ -155,3 +155,9 @@ def test_each_promise_can_be_broken(broken: Account, says: str) -> None:
 
 def test_an_account_survives_json() -> None:
     assert OURS == Account.restore(OURS.plain())
+
+
+def test_an_interrupted_story_says_nothing_about_its_promises() -> None:
+    told = as_json([OURS], [], speed=10.0, ended="interrupted")
+
+    assert told["kept"] is None

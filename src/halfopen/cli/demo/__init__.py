@@ -54,7 +54,7 @@ class _Refused(_GoneWrong):
 
 
 @click.command("demo", help=_HELP)
-@click.option("--realtime", is_flag=True, help="Play at the true pace: about seven minutes.")
+@click.option("--realtime", is_flag=True, help="Play at the true pace: about six minutes.")
 @click.option(
     "--speed",
     type=float,
@@ -133,7 +133,7 @@ def _report(options: Any, ending: Any, *, as_json: bool) -> int:
         _notes(options.story, ending)
         for promise in judged:
             click.secho("✓" if promise.kept else "✗", fg="green" if promise.kept else "red", bold=True, nl=False)
-            click.echo(f" {promise.text}: {promise.figures}")
+            click.echo(f" {promise.text} {click.style(f'· {promise.figures}', dim=True)}")
         if not kept:
             click.echo("\na promise was broken")
     if ending.interrupted:

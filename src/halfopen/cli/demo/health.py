@@ -38,6 +38,7 @@ class Health:
         self._until = 0.0
         self._inside = 0
         self._answered = 0
+        self._refused = 0
         self.life = 0
         self.condition = Condition.WELL
         self.since = 0.0
@@ -54,7 +55,7 @@ class Health:
         if self.ill_since is None and now >= story.ill_at:
             self.ill_since = story.ill_at
             self._go_down(story.ill_at, story.back_at)
-        if self.condition is Condition.DOWN and now >= self._until:
+        if self.condition is Condition.DOWN and now >= self._until and self._refused >= story.telling:
             self.condition, self.since, self._answered = Condition.COLD, self._until, 0
         if self.condition is not Condition.WELL and now >= story.rescued_at:
             self.rescued = True
@@ -67,6 +68,7 @@ class Health:
         if condition is not Condition.WELL:
             self.sick_hits += 1
         if condition is Condition.DOWN:
+            self._refuse(now)
             return None
         if condition is Condition.COLD and self._inside >= self._room():
             self._fall(now)
@@ -86,6 +88,11 @@ class Health:
             if self._answered >= self._story.warm_after:
                 self._recover(now)
         return True
+
+    def _refuse(self, now: float) -> None:
+        self._refused += 1
+        if self._refused == self._story.telling:
+            self._until = max(self._until, now + self._story.noticed)
 
     def _room(self) -> int:
         return self._story.capacity + self._story.growth * self._answered

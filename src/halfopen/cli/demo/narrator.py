@@ -13,8 +13,8 @@ __all__ = ["Line", "Narrator"]
 
 _PARTNER = {
     ("well", "down"): "the partner turns to 503",
-    ("cold", "down"): "the partner falls over again: more requests at once than it can take",
-    ("down", "cold"): "the partner is back, but cold: slow, and more than a few requests at once knock it over",
+    ("cold", "down"): "the partner falls over again: too many requests at once",
+    ("down", "cold"): "the partner is back, but cold: slow, and easily knocked over",
     ("cold", "well"): "the partner is warm again and takes everything",
     ("down", "well"): "the partner's operators have made it well",
 }
@@ -71,7 +71,7 @@ class Narrator:
             ("closed", "open"): f"{totals.failures} of the last {totals.calls} calls failed; first trial in {seconds}",
             ("open", "half_open"): f"the wait is over; {trials} trial calls may pass",
             ("half_open", "open"): f"a trial call failed; the wait grows to {seconds}",
-            ("half_open", "closed"): f"{trials} of {trials} trial calls succeeded; the kept messages go out",
+            ("half_open", "closed"): f"{trials} of {trials} trial calls succeeded; kept messages go out",
         }.get((move.old, move.new), str(move.reason))
         self._draining = self._draining or move.new == "closed"
         at = (move.at - self._pace.began) * self._pace.speed

@@ -43,7 +43,7 @@ def _header(scene: Scene) -> Text:
     text.append(f"  {scene.title}   ")
     text.append(clock_face(scene.now), style="bold")
     if scene.speed != 1:
-        text.append(f"   (×{scene.speed:g})", style="dim")
+        text.append(f"  at ×{scene.speed:g} speed", style="dim")
     return text
 
 

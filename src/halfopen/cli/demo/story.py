@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -17,7 +18,9 @@ class Story:
     """
     One bad day of one partner. All times are seconds of the story.
 
-    The partner turns to 503 at *ill_at* and stays so until *back_at*. It comes back cold: it works slowly and takes
+    The partner turns to 503 at *ill_at* and stays so until *back_at*, and for *noticed* seconds after it has refused
+    as many requests as any breaker needs to see: on a machine that stands still for a moment it would otherwise be
+    back before anybody knew. It comes back cold: it works slowly and takes
     *capacity* requests at once, *growth* more for each one it has answered since. One too many and it falls over for
     *relapse* seconds, and is as cold as before. After *warm_after* answers it is well. At *rescued_at* its operators
     make it well whatever its callers do, so that every variant of the story has an end.
@@ -31,6 +34,7 @@ class Story:
 
     ill_at: float = 50.0
     back_at: float = 100.0
+    noticed: float = 30.0
     relapse: float = 15.0
     rescued_at: float = 280.0
     normal: float = 0.5
@@ -51,6 +55,11 @@ class Story:
     wait_cap: float = 600.0
     trials: int = 3
     trial_timeout: float = 60.0
+
+    @property
+    def telling(self) -> int:
+        """Return how many failures open the circuit."""
+        return math.ceil(self.window * self.failure_rate)
 
     @property
     def senders(self) -> int:

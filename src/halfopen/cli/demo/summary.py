@@ -53,13 +53,13 @@ def _by_the_books(ours: Account) -> list[Promise]:
     if books is None:
         return []
     return [
-        Promise("no message was sent twice", books.duplicates == 0, f"duplicates: {books.duplicates:,}"),
-        Promise("every message arrived unchanged", books.altered == 0, f"altered: {books.altered:,}"),
+        Promise("no message was sent twice", books.duplicates == 0, f"{books.duplicates:,} came twice"),
+        Promise("every message arrived unchanged", books.altered == 0, f"{books.altered:,} altered"),
         Promise(
             "the partner's books agree with the hub's", books.arrivals == ours.sends,
-            f"{books.arrivals:,} requests arrived, {ours.sends:,} were made",
+            f"{books.arrivals:,} of {ours.sends:,} requests arrived",
         ),
-        Promise("the returning partner was never knocked over", books.falls == 0, f"falls: {books.falls:,}"),
+        Promise("the returning partner was never knocked over", books.falls == 0, f"fell {books.falls:,} times"),
     ]  # fmt: skip
 
 
@@ -72,7 +72,8 @@ def _half_open(story: Story, ours: Account) -> list[Promise]:
         ),
         Promise(
             "the circuit opened and closed again",
-            bool(ours.rounds) and ours.circuit == "closed", f"half-open rounds: {len(ours.rounds)}, now {ours.circuit}",
+            bool(ours.rounds) and ours.circuit == "closed",
+            f"now {ours.circuit}, after {len(ours.rounds)} half-open rounds",
         ),
     ]  # fmt: skip
 
@@ -96,7 +97,7 @@ def rows(accounts: Sequence[Account]) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [heading]
     if all(books is not None for books in ours):
         cells += [
-            ("requests that hit the sick partner", *(f"{books.sick_hits:,}" for books in ours if books)),
+            ("requests to the sick partner", *(f"{books.sick_hits:,}" for books in ours if books)),
             ("times it was knocked over again", *(f"{books.falls:,}" for books in ours if books)),
             ("outage", *(_outage(account) for account in accounts)),
         ]
@@ -128,7 +129,7 @@ def as_json(accounts: Sequence[Account], promises: Sequence[Promise], *, speed: 
         "speed": speed,
         "variants": {account.variant: {**account.plain(), "outage": account.outage} for account in accounts},
         "promises": [{"promise": each.text, "kept": each.kept, "figures": each.figures} for each in promises],
-        "kept": all(each.kept for each in promises),
+        "kept": all(each.kept for each in promises) if ended == "done" else None,
     }
 
 
