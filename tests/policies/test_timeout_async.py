@@ -140,18 +140,29 @@ async def test_with_no_time_left_the_call_is_not_made() -> None:
 
 
 async def test_a_retry_tries_again_what_timed_out_but_not_beyond_the_total() -> None:
-    made = []
-    retry = Retry("bank", on=TimeoutError, attempts=99, backoff=0.001)
-    total, each = Timeout("total", 0.1), Timeout("each", 0.02)
+    clock = FakeClock()
+    began: list[float] = []
+    ended: list[Exception] = []
+    retry = Retry("bank", on=TimeoutError, attempts=99, backoff=1, clock=clock)
+    total, each = Timeout("total", 10, clock=clock), Timeout("each", 3, clock=clock)
 
     async def fn() -> None:
-        made.append(1)
+        began.append(clock.monotonic())
         await hang()
 
-    with pytest.raises(CallTimeoutError):
-        await total.acall(retry.acall, each.acall, fn)
+    async def caller() -> None:
+        try:
+            await total.acall(retry.acall, each.acall, fn)
+        except CallTimeoutError as error:
+            ended.append(error)
 
-    assert 2 <= len(made) <= 5
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller)
+        while not ended:
+            await settle()
+            clock.advance(0.5)
+
+    assert [0.0, 4.0, 8.0] == began
     assert {"timeout": 1} == outcomes(total)
 
 
