@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from halfopen._breaker.permits import FreePermit, GatedPermit, GuestPermit, Permit
+from halfopen._breaker.permits import FreePermit, GatedPermit, GuestPermit, Permit, Watch
 from halfopen._breaker.shell import Shell
 from halfopen._core.settings import Call
 from halfopen._core.states import State
@@ -45,8 +45,6 @@ class Guarding(Shell):
             if now < state.shut_until:
                 raise self._refuse(state, now)
             return self._gated_permit(call)
-        # Given before made: whatever interrupts the making ends a permit, which then counts as abandoned.
-        circuit.given.append(None)
         return FreePermit(self, state, 0, now)
 
     def _gated_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -84,7 +82,7 @@ class Guarding(Shell):
             sent: Any = None
             try:
                 while True:
-                    with trials.inside(permit):
+                    with trials.inside(permit._state, permit._serial):
                         item = await step(sent)
                     try:
                         sent, step = (yield item), items.asend
@@ -111,7 +109,7 @@ class Guarding(Shell):
         circuit = self._circuit
         state = circuit.state
         now = self._now()
-        enclosing = self._enclosing_trial()
+        enclosing = self._enclosing_trial(now)
         if enclosing is not None:
             return enclosing
         if circuit.wait_wanted is not None or circuit.state.due() <= now:
@@ -120,24 +118,24 @@ class Guarding(Shell):
             kind = circuit.state.kind
             eligible = self._eligible(kind, call if call is not None else Call(fn, args, kwargs or {}))
             permit = GatedPermit(self, state, next(circuit.serials), now)
+            watch = Watch(permit, self._abandoned.append)
             with self._lock:
                 if circuit.state.kind is not kind and circuit.settings.half_open.eligible is not None:
-                    permit._end()
                     continue  # it moved while the user's predicate ran
                 self._collect(now)
-                refusal = circuit.admit(now, permit._serial, eligible)
+                refusal = circuit.admit(now, watch.serial, eligible, watch)
                 permit._state = state = circuit.state
             self._after()
             if refusal is None:
                 return permit
-            permit._end()
             raise CircuitOpenError(self.name, state.kind, refusal, state.retry_after(now))
 
-    def _enclosing_trial(self) -> Permit | None:
-        for permit in trials.enclosing():
-            if permit._breaker is self and permit._state is self._circuit.state and not permit.settled:
+    def _enclosing_trial(self, now: float) -> Permit | None:
+        present = self._circuit.state
+        for state, _ in trials.enclosing():
+            if state is present:
                 self._circuit.counters.guests += 1
-                return GuestPermit(self, permit._state, 0, permit.began)
+                return GuestPermit(self, state, 0, now)
         return None
 
     def _eligible(self, kind: State, call: Call) -> bool:
@@ -179,7 +177,7 @@ def _driven(permit: Permit, items: Generator[Any, Any, Any]) -> Generator[Any, A
     sent: Any = None
     while True:
         try:
-            with trials.inside(permit):
+            with trials.inside(permit._state, permit._serial):
                 item = step(sent)
         except StopIteration as stop:
             return stop.value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -96,10 +98,6 @@ class Permit:
         except AttributeError:
             return
         self._breaker._settle_permit(self, report, now)
-        self._end()
-
-    def _end(self) -> None:
-        """Become a permit whose end means nothing."""
 
     def __enter__(self) -> Permit:
         return self
@@ -121,14 +119,23 @@ def _success(spent: float) -> Report:
     return (SUCCESS, spent, None, None)
 
 
-# The class of a live permit has a finalizer. Settling swaps it for one that has none: that is cheaper than a
-# finalizer that finds nothing to do, and nothing can go wrong in it.
+# The end of an unsettled permit is told by C code alone: a finalizer in Python could itself be interrupted, and the
+# permit would be lost. Settling a free permit swaps its class for one without finalizer, which is the cheapest way.
+# An interrupt comes only after a call or at a jump backwards; so what must not be split stands side by side.
 
 
 class FreePermit(Permit):
     """A permit of a state that admits everybody."""
 
     __slots__ = ()
+
+    def __init__(self, breaker: Shell, state: StateObject, serial: int, began: float) -> None:
+        self._breaker = breaker
+        self._serial = serial
+        self.began = began
+        self._live = True
+        self._state = state  # from here on its end counts, and so must its being given
+        next(breaker._circuit.given)
 
     def success(self) -> None:
         """Settle as evidence of health."""
@@ -148,20 +155,12 @@ class FreePermit(Permit):
                 del self._live
             except AttributeError:
                 return
-            state.quiet_permits.append(spent)
             self.__class__ = SettledFreePermit  # type: ignore[assignment]  # the same, but its end means nothing
+            state.quiet_permits.append(spent)
         else:
             self._report(_success)
 
-    def _end(self) -> None:
-        self.__class__ = SettledFreePermit  # type: ignore[assignment]  # as above
-
-    def __del__(self) -> None:
-        # Possibly in the midst of anything, even under the breaker's lock: only leave word.
-        # A permit whose making was interrupted has no breaker yet, and was not admitted.
-        breaker = getattr(self, "_breaker", None)
-        if breaker is not None:
-            breaker._abandoned.append(0)
+    __del__ = property(attrgetter("_state.lost.__next__"))
 
 
 class SettledFreePermit(Permit):
@@ -170,47 +169,38 @@ class SettledFreePermit(Permit):
     __slots__ = ()
 
 
-class _OfGatedState(Permit):
+class Watch(weakref.ref["GatedPermit"]):
+    """Tells the end of an unsettled permit of a gated state; the settled are watched no more."""
+
+    __slots__ = ("serial",)
+
+    def __init__(self, permit: GatedPermit, tell: Callable[[Watch], object]) -> None:
+        super().__init__(permit, tell)  # type: ignore[call-arg]  # typeshed knows __new__ only
+        self.serial = permit._serial
+
+
+class GatedPermit(Permit):
     """A permit of a state that does not admit everybody; as a block, a trial call has an inside."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("__weakref__", "_before")
 
     @property
     def settled(self) -> bool:
         """Whether the outcome is known, or the lease of a trial call is over."""
         return self._serial not in self._breaker._circuit.outstanding
 
-    def _end(self) -> None:
-        self.__class__ = SettledGatedPermit  # type: ignore[assignment]  # as above
-
     def __enter__(self) -> Permit:
-        self._before = trials.enter(self) if self._state.kind is State.HALF_OPEN else None
+        state = self._state
+        self._before = trials.enter(state, self._serial) if state.kind is State.HALF_OPEN else None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._before is not None:
-            trials.leave(self._before)
+        before = getattr(self, "_before", None)  # an ExitStack may end a block that never began
+        if before is not None:
+            trials.leave(before)
         super().__exit__(kind, error, traceback)
-
-
-class GatedPermit(_OfGatedState):
-    """A live permit of a gated state."""
-
-    __slots__ = ()
-
-    def __del__(self) -> None:
-        # As above; the serial number is set after the breaker.
-        serial = getattr(self, "_serial", None)
-        if serial is not None:
-            self._breaker._abandoned.append(serial)
-
-
-class SettledGatedPermit(_OfGatedState):
-    """A settled permit of a gated state."""
-
-    __slots__ = ()
 
 
 class GuestPermit(Permit):

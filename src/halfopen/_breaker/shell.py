@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from halfopen._breaker.judge import Judge
-from halfopen._breaker.permits import Permit
+from halfopen._breaker.permits import Permit, SettledFreePermit, Watch
 from halfopen._core.backoff import Exponential
 from halfopen._core.checking import usable_seconds
 from halfopen._core.circuit import Circuit, Report
 from halfopen._core.events import CallFailed, CallIgnored, CallRejected, CallSucceeded
 from halfopen._core.settings import Settings
-from halfopen._core.states import Refusal
+from halfopen._core.states import Refusal, State
 from halfopen._core.stays import StateObject
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
@@ -61,7 +61,7 @@ class Shell:
         self._now = clock.monotonic
         self._bus = bus
         self._lock = threading.RLock()
-        self._abandoned: list[int] = []
+        self._abandoned: list[Watch] = []
         self._timer: Any = None
         self._warned = False
         self._circuit = Circuit(name, settings, self._now(), rng, bus)
@@ -94,16 +94,22 @@ class Shell:
         with self._lock:
             self._collect(now)
             if serial == 0:
+                permit.__class__ = SettledFreePermit
+                circuit.counters.free_settled += state.lost is circuit.lost  # unless a fork came between
                 circuit.settle(state, 0, report, now)
-                circuit.counters.free_settled += 1
             elif serial in circuit.outstanding or serial in getattr(state, "expired", ()):
                 circuit.settle(state, serial, report, now)
                 circuit.outstanding.pop(serial, None)
         self._after()
 
     def _collect(self, now: float) -> None:
-        while self._abandoned:
-            self._circuit.abandon(self._abandoned.pop(), now)
+        abandoned = self._abandoned
+        while abandoned:
+            # Crossed off when it is done: after an interrupt it is done again, which changes nothing.
+            first = abandoned[0]
+            self._circuit.abandon(first.serial, now)
+            if abandoned and abandoned[0] is first:
+                del abandoned[0]
 
     def _after(self) -> None:
         """Do what must not be done under the lock: user code, timers, listeners."""
@@ -145,6 +151,13 @@ class Shell:
         self._timer = (due, self._clock.call_at(due, _weak_tick(self)))
 
     # Upkeep
+
+    def _idle(self) -> bool:
+        """Say whether nothing would be lost if the breaker were forgotten: it is CLOSED and gave no permit in flight."""
+        circuit = self._circuit
+        with self._lock:
+            circuit.fold(self._now())
+            return circuit.state.kind is State.CLOSED and circuit.in_flight() == 0
 
     def listeners_changed(self) -> None:
         """Take note that somebody began, or ceased, to listen."""

@@ -53,7 +53,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from halfopen._core.backoff import Constant, Exponential
-from halfopen._core.counters import Counters
+from halfopen._core.counters import Counters, read
 from halfopen._core.events import (
     CallFailed,
     CallIgnored,
@@ -114,7 +114,7 @@ class Circuit:
     """
 
     __slots__ = (
-        "counters", "epoch", "given", "history", "judges_every_success", "last_wait", "name", "outbox", "outstanding",
+        "counters", "epoch", "given", "history", "judges_every_success", "last_wait", "lost", "name", "outbox", "outstanding",
         "retired", "rng", "rules", "serials", "settings", "slow_after", "state", "step", "tells_outcomes",
         "tells_refusals", "trial_rules", "wait_wanted", "window_changed",
     )  # fmt: skip
@@ -125,6 +125,7 @@ class Circuit:
         self.outbox = outbox
         self.judges_every_success = False
         self.tells_refusals = self.tells_outcomes = False
+        self.serials = count(1)  # for good: no permit of a forked parent is taken for one of ours
         self._take(settings)
         self.begin(now)
 
@@ -133,10 +134,12 @@ class Circuit:
         self.counters = Counters(now)
         self.epoch = 0
         self.step = 0
-        # The permits of gated states that are not settled, by serial number, and one mark for each of the others.
-        self.outstanding: dict[int, None] = {}
-        self.serials = count(1)
-        self.given: list[None] = []
+        # The permits of gated states that are not settled, by serial number: whatever tells of their end.
+        self.outstanding: dict[int, object] = {}
+        # The permits of the other states that were given, and those that ended unsettled. Counted by `next`, because
+        # an interrupt cannot split it.
+        self.given = count()
+        self.lost = count()
         self.last_wait = 0.0
         self.history: deque[CircuitTransitioned] | None = None
         self.wait_wanted: tuple[Open, CircuitTransitioned, float] | None = None
@@ -153,17 +156,17 @@ class Circuit:
 
     # Asking and reporting
 
-    def admit(self, now: float, serial: int, eligible: bool = True) -> Refusal | None:
+    def admit(self, now: float, serial: int, eligible: bool = True, holder: object = None) -> Refusal | None:
         """Ask to make one call; return why not, or None and hold a permit of `state`."""
         if self.state.gated:
             self.tick(now)
         # Outstanding before admitted: if an interrupt comes between, the permit's end still finds it.
-        self.outstanding[serial] = None
+        self.outstanding[serial] = holder
+        self.counters.gated_permits += 1
         refusal = self.state.admit(now, serial, eligible)
-        if refusal is None:
-            self.counters.gated_permits += 1
-        else:
+        if refusal is not None:
             del self.outstanding[serial]
+            self.counters.gated_permits -= 1
             self.refused(self.state, refusal, now)
         return refusal
 
@@ -175,28 +178,24 @@ class Circuit:
             self.tell(CallRejected, state=state.kind, reason=refusal, retry_after=after, at=now)
 
     def abandon(self, serial: int, now: float) -> None:
-        """Take back a permit that nobody can settle any more; *serial* is 0 if no gated state gave it."""
-        if serial == 0:
-            self.counters.free_abandoned += 1
-        elif self.outstanding.pop(serial, 0) is None:
+        """Take back a permit of a gated state that nobody can settle any more; doing it again changes nothing."""
+        if serial in self.outstanding:
+            del self.outstanding[serial]
             self.counters.abandoned += 1
         self.tick(now)
         if isinstance(self.state, HalfOpenRound) and self.state.owns(serial):
             self.counters.ignored += 1
             self.state.settle(serial, IGNORED, False, None, now)
 
-    def count_given(self) -> None:
-        """Count the permits that were given without a lock."""
-        given = len(self.given)
-        del self.given[:given]
-        self.counters.free_permits += given
+    def in_flight(self) -> int:
+        """Return how many permits are neither settled, expired nor abandoned, as of the last `fold`."""
+        free = read(self.given) - read(self.lost) - self.counters.free_settled
+        return len(self.outstanding) + free
 
     def settle(self, state: StateObject, serial: int, report: Report, now: float) -> bool:
         """Report a finished call; return False if it was late and therefore void."""
         if self.state.gated:
             self.tick(now)
-        if self.given:
-            self.count_given()
         if state is not self.state or (state.gated and not state.owns(serial)):
             self._late(state, report, now)
             return False
@@ -240,7 +239,6 @@ class Circuit:
         """Count the quiet successes and let the window age, for a look at the sums."""
         if self.retired is not None:
             self.retired.fold()
-        self.count_given()
         self.state.fold()
         if isinstance(self.state, Counting):
             self.state.window.advance(now)
@@ -406,7 +404,6 @@ class Circuit:
         old.fold()
         if self.retired is not None:
             self.retired.fold()
-        self.count_given()
         event = CircuitTransitioned(
             name=self.name, at=now, old=old.kind, new=new.kind, reason=why, epoch=new.epoch,
             step=self.step if step is None else step, totals=old.held(), wait=wait, note=note, by=by,

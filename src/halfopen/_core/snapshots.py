@@ -9,6 +9,7 @@ from typing import Any
 
 from halfopen._core.checking import Checks
 from halfopen._core.circuit import Circuit
+from halfopen._core.counters import read
 from halfopen._core.outcomes import Outcome
 from halfopen._core.states import Reason, Refusal, State
 from halfopen._core.stays import HalfOpenRound, Open, Recovering
@@ -240,9 +241,9 @@ def _counted(circuit: Circuit, now: float) -> Counted:
     seconds = {state.value: spent for state, spent in sums.seconds.items()}
     present = circuit.state.kind.value
     seconds[present] = seconds.get(present, 0.0) + (now - sums.since)
-    abandoned = sums.abandoned + sums.free_abandoned
-    issued = sums.gated_permits + sums.free_permits
-    in_flight = len(circuit.outstanding) + sums.free_permits - sums.free_settled - sums.free_abandoned
+    abandoned = sums.abandoned + read(circuit.lost)
+    issued = sums.gated_permits + read(circuit.given)
+    in_flight = circuit.in_flight()
     return Counted(
         successes=sums.successes,
         failures=sums.failures,

@@ -33,7 +33,7 @@ class StateObject:
     kind: State
 
     __slots__ = (
-        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "quiet", "quiet_permits",
+        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "lost", "quiet", "quiet_permits",
         "refusal", "records",
         "shut_until", "slow_after", "why",
     )  # fmt: skip
@@ -53,6 +53,7 @@ class StateObject:
         # Durations of fast successes not yet folded in: of wrapped calls, and of calls that hold a permit.
         self.quiet: list[float] = []
         self.quiet_permits: list[float] = []
+        self.lost = circuit.lost
 
     def end_at(self, when: float) -> None:
         """Let the order end at *when*."""
@@ -143,9 +144,10 @@ class Counting(StateObject):
             return
         durations = self.quiet[:wrapped] + self.quiet_permits[:held]
         del self.quiet[:wrapped], self.quiet_permits[:held]
+        self.circuit.counters.free_settled += held  # at once: no interrupt comes between
         self.window.successes(wrapped + held)
         self.streak = 0
-        self.circuit.counters.quiet_successes(durations, held)
+        self.circuit.counters.quiet_successes(durations)
 
     def calm(self, now: float) -> None:
         circuit, held = self.circuit, self.window.window()

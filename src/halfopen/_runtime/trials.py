@@ -9,35 +9,44 @@ from typing import Any
 
 __all__ = ["enclosing", "in_trial", "inside"]
 
-_ENCLOSING: ContextVar[tuple[Any, ...]] = ContextVar("halfopen_trials", default=())
+Trial = tuple[Any, int]
+"""The state object that admitted a trial call, and the serial number of its permit; never the permit: it has to end."""
+
+_ENCLOSING: ContextVar[tuple[Trial, ...]] = ContextVar("halfopen_trials", default=())
 
 
-def enclosing() -> tuple[Any, ...]:
-    """Return the permits of the trial calls that enclose the present code, outermost first."""
-    return _ENCLOSING.get()
+def enclosing() -> tuple[Trial, ...]:
+    """Return the trial calls that enclose the present code and are not settled, outermost first."""
+    trials = _ENCLOSING.get()
+    return tuple(trial for trial in trials if _unsettled(*trial)) if trials else ()
+
+
+def _unsettled(state: Any, serial: int) -> bool:
+    watch = state.circuit.outstanding.get(serial)
+    return watch is not None and watch() is not None  # an interrupted trial call is over before that is noted
 
 
 def in_trial() -> bool:
     """Say whether the present code runs inside a trial call of any circuit breaker."""
-    return any(not permit.settled for permit in _ENCLOSING.get())
+    return bool(enclosing())
 
 
-def enter(permit: Any) -> tuple[Any, ...]:
+def enter(state: Any, serial: int) -> tuple[Trial, ...]:
     """Enter a trial call; return what `leave` wants."""
-    before = _ENCLOSING.get()
-    _ENCLOSING.set((*before, permit))
+    before = enclosing()  # without those that an interrupt kept from being left
+    _ENCLOSING.set((*before, (state, serial)))
     return before
 
 
-def leave(before: tuple[Any, ...]) -> None:
+def leave(before: tuple[Trial, ...]) -> None:
     """Leave a trial call. Set, not reset by token: a generator may end in another context than it began in."""
     _ENCLOSING.set(before)
 
 
 @contextmanager
-def inside(permit: Any) -> Iterator[None]:
-    """Run a block inside the trial call of *permit*."""
-    before = enter(permit)
+def inside(state: Any, serial: int) -> Iterator[None]:
+    """Run a block inside a trial call."""
+    before = enter(state, serial)
     try:
         yield
     finally:
