@@ -1,5 +1,8 @@
 """Resilience for Python: a circuit breaker whose half-open state is right, and everything around it."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from halfopen._core.backoff import constant, exponential
 from halfopen._core.events import (
     CallFailed,
@@ -9,6 +12,8 @@ from halfopen._core.events import (
     CircuitTransitioned,
     Event,
     LateResult,
+    PolicyCreated,
+    PolicyEvicted,
     ThresholdExceeded,
     TrialExpired,
 )
@@ -31,10 +36,24 @@ from halfopen.errors import (
     RejectedError,
 )
 
+if TYPE_CHECKING:
+    from halfopen.adaptive_concurrency import AdaptiveConcurrency
+    from halfopen.bulkhead import Bulkhead
+    from halfopen.cache_fallback import CacheFallback
+    from halfopen.fallback import Fallback
+    from halfopen.hedge import Hedge
+    from halfopen.rate_limiter import RateLimiter
+    from halfopen.registry import Registry
+    from halfopen.retry import Retry, RetryBudget
+    from halfopen.timeout import Timeout, deadline, time_left
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveConcurrency",
+    "Bulkhead",
     "BulkheadFullError",
+    "CacheFallback",
     "Call",
     "CallFailed",
     "CallIgnored",
@@ -48,23 +67,63 @@ __all__ = [
     "CountWindow",
     "Event",
     "Failures",
+    "Fallback",
     "HalfOpen",
     "HalfOpenError",
+    "Hedge",
     "LateResult",
     "Mistake",
     "Outcome",
     "Override",
     "Permit",
+    "PolicyCreated",
+    "PolicyEvicted",
     "Ramp",
     "RateLimitedError",
+    "RateLimiter",
+    "Registry",
     "RejectedError",
+    "Retry",
+    "RetryBudget",
     "Snapshot",
     "State",
     "ThresholdExceeded",
     "TimeWindow",
+    "Timeout",
     "TrialExpired",
     "constant",
+    "deadline",
     "exponential",
     "failed_status",
     "in_trial",
+    "time_left",
 ]
+
+# The breaker is there at once; each of these is imported when it is first asked for, so that a program that needs
+# one policy does not wait for eight.
+_LATE = {
+    "AdaptiveConcurrency": "halfopen.adaptive_concurrency",
+    "Bulkhead": "halfopen.bulkhead",
+    "CacheFallback": "halfopen.cache_fallback",
+    "Fallback": "halfopen.fallback",
+    "Hedge": "halfopen.hedge",
+    "RateLimiter": "halfopen.rate_limiter",
+    "Registry": "halfopen.registry",
+    "Retry": "halfopen.retry",
+    "RetryBudget": "halfopen.retry",
+    "Timeout": "halfopen.timeout",
+    "deadline": "halfopen.timeout",
+    "time_left": "halfopen.timeout",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
