@@ -161,16 +161,16 @@ class Shell:
 
     def listeners_changed(self) -> None:
         """Take note that somebody began, or ceased, to listen."""
-        now = self._now()
         with self._lock:
             self._refresh()
-            self._circuit.fold(now)
 
     def _refresh(self) -> None:
+        """Let the circuit know what it has to tell and to judge, from the next call on."""
         circuit, wants = self._circuit, self._bus.wants
         circuit.judges_every_success = self._judge.judges_results or wants(CallSucceeded)
         circuit.tells_refusals = wants(CallRejected)
         circuit.tells_outcomes = any(wants(kind) for kind in _OUTCOMES)
+        circuit.fold(self._now())
 
     def after_fork(self) -> None:
         """Begin anew in a child process: the parent's calls are not ours, and its lock may be held."""

@@ -337,11 +337,6 @@ class HalfOpenRound(StateObject):
             return started + self.circuit.settings.half_open.trial_timeout
         return math.inf
 
-    def retry_after(self, now: float) -> float | None:
-        # At the latest when the oldest lease ends, the verdict is in or a slot is free.
-        due = self.due()
-        return None if due == math.inf else max(due - now, 0.0)
-
     def owns(self, serial: int) -> bool:
         return serial in self.trials
 
