@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import random
-import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from types import CoroutineType, MappingProxyType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from halfopen._breaker.built import note_built
 from halfopen._breaker.guarding import UNFINISHED, Guarding, refuse_unguardable
@@ -143,12 +142,13 @@ class CircuitBreaker(Guarding, Orders, Looking):
         Raises:
             TypeError: *fn* is a class, a property, a coroutine, or cannot be called; it could not be guarded.
         """
-        if isinstance(fn, (staticmethod, classmethod)):
-            return type(fn)(self(fn.__func__))
+        if _is_descriptor(fn):
+            descriptor: Any = fn
+            return cast("F", type(descriptor)(self(descriptor.__func__)))
         refuse_unguardable(fn)
         kind = kind_of(fn)
         guarded = self._async_generator(fn) if kind == "async_generator" else build(fn, kind, self._names())
-        return functools.update_wrapper(guarded, fn)  # type: ignore[return-value]  # same signature, by construction
+        return cast("F", functools.update_wrapper(guarded, fn))  # the same signature, by construction
 
     def _names(self) -> dict[str, Any]:
         return {
@@ -175,14 +175,15 @@ class CircuitBreaker(Guarding, Orders, Looking):
         if state.gated:
             if began < state.shut_until:
                 raise self._refuse(state, began)
-            return self._gated_call(fn, args, kwargs)
+            return self._gated_any_call(fn, args, kwargs)
         try:
             result = fn(*args, **kwargs)
         except BaseException as error:
             self._failed(state, began, error)
             raise
         if type(result) in UNFINISHED:
-            return self._unfinished(fn, result, args, kwargs)
+            guarded: T = self._unfinished(fn, result, args, kwargs)
+            return guarded
         ended = self._now()
         spent = ended - began
         if ended < state.calm_until and spent <= state.slow_after:
@@ -203,7 +204,8 @@ class CircuitBreaker(Guarding, Orders, Looking):
         if state.gated:
             if began < state.shut_until:
                 raise self._refuse(state, began)
-            return await self._gated_acall(fn, args, kwargs)
+            gated: T = await self._gated_acall(fn, args, kwargs)
+            return gated
         try:
             result = await fn(*args, **kwargs)
         except BaseException as error:
@@ -229,10 +231,8 @@ class CircuitBreaker(Guarding, Orders, Looking):
         self._after()
 
     def _succeeded(self, state: StateObject, began: float, ended: float, result: Any) -> None:
-        if type(result) is CoroutineType and not self._warned:
-            self._warned = True
-            message = f"breaker {self.name!r} guards a function that returns a coroutine, whose work is not guarded"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
+        if type(result) is CoroutineType:
+            self._warn_once()
         report = self._judge.of_return(result, ended - began)
         with self._lock:
             if self._abandoned:
@@ -246,6 +246,10 @@ class CircuitBreaker(Guarding, Orders, Looking):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {self._circuit.state.kind.value}>"
+
+
+def _is_descriptor(fn: object) -> bool:
+    return isinstance(fn, (staticmethod, classmethod))
 
 
 def _remake(

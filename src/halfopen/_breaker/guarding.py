@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any
+from typing import Any, TypeVar
 
 from halfopen._breaker.permits import FreePermit, GatedPermit, GuestPermit, Permit, Watch
 from halfopen._breaker.shell import Shell
@@ -16,7 +17,14 @@ from halfopen.errors import CircuitOpenError
 
 __all__ = ["UNFINISHED", "Guarding", "refuse_unguardable"]
 
-UNFINISHED = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNFINISHED_BY: dict[type, str] = {
+    CoroutineType: "coroutine",
+    GeneratorType: "generator",
+    AsyncGeneratorType: "async_generator",
+}
+UNFINISHED: frozenset[type] = frozenset(_UNFINISHED_BY)
 """Types of results whose work has not been done when the function returns."""
 
 
@@ -50,11 +58,28 @@ class Guarding(Shell):
     def _gated_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._gated_permit(None, fn, args, kwargs) as permit:
             result = fn(*args, **kwargs)
+            if type(result) is CoroutineType:
+                self._warn_once()
+            permit._returned(result)
+            return result
+
+    def _gated_any_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call of whatever kind: a generator must not take a permit before it runs."""
+        if kind_of(fn) != "function":
+            return self._unfinished(fn, fn(*args, **kwargs), args, kwargs)
+        with self._gated_permit(None, fn, args, kwargs) as permit:
+            result = fn(*args, **kwargs)
             if type(result) in UNFINISHED:
                 permit.ignore()
                 return self._unfinished(fn, result, args, kwargs)
             permit._returned(result)
             return result
+
+    def _warn_once(self) -> None:
+        if not self._warned:
+            self._warned = True
+            message = f"breaker {self.name!r} guards a function that returns a coroutine, whose work is not guarded"
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
 
     async def _gated_acall(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._gated_permit(None, fn, args, kwargs) as permit:
@@ -76,8 +101,8 @@ class Guarding(Shell):
 
     def _async_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            items = fn(*args, **kwargs)  # runs nothing yet, but refuses wrong arguments
             permit = self.acquire(Call(fn, args, kwargs))
-            items = fn(*args, **kwargs)
             step: Callable[[Any], Awaitable[Any]] = items.asend
             sent: Any = None
             try:
@@ -148,12 +173,15 @@ class Guarding(Shell):
             self._judge.log_once("the predicate `eligible` of %r raised; the call counts as not eligible")
             return False
 
+    def __call__(self, fn: F, /) -> F:
+        """Guard every call of *fn*."""
+        raise NotImplementedError
+
     def _unfinished(self, fn: Callable[..., Any], result: Any, args: Any, kwargs: Any) -> Any:
-        if isinstance(result, GeneratorType) and kind_of(fn) == "generator":
+        made = _UNFINISHED_BY.get(type(result))
+        if made == kind_of(fn) != "coroutine":
             return self(fn)(*args, **kwargs)
-        if isinstance(result, AsyncGeneratorType) and kind_of(fn) == "async_generator":
-            return self(fn)(*args, **kwargs)
-        if isinstance(result, CoroutineType):
+        if made == "coroutine":
             result.close()
             raise TypeError(f"call() would not guard the coroutine that {fn!r} returns; use `await acall(...)`")
         return result

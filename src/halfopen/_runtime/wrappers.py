@@ -35,7 +35,7 @@ def _h_factory({names}):
             {gated}
         try:
             _h_result = {plain}
-        except BaseException as _h_error:
+        except _h_anything as _h_error:
             _h_failed(_h_state, _h_began, _h_error)
             raise
         _h_spent = (_h_ended := _h_now()) - _h_began
@@ -53,7 +53,9 @@ def kind_of(fn: Callable[..., Any]) -> str:
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
-    called = inner if inspect.isroutine(inner) else inspect.getattr_static(type(inner), "__call__", None)
+    called = (
+        inner if inspect.isroutine(inner) else inspect.getattr_static(type(inner), "__call__", None)
+    )
     for candidate in (inner, called):
         if inspect.iscoroutinefunction(candidate):
             return "coroutine"
@@ -75,7 +77,7 @@ def build(fn: Callable[..., Any], kind: str, names: dict[str, Any]) -> Callable[
     """
     parameters, call, args, kwargs, defaults = _signature(fn)
     define, plain, gated = _CALLING[kind]
-    bound = {**names, "_h_fn": fn, **defaults}
+    bound = {**names, "_h_fn": fn, "_h_anything": BaseException, **defaults}
     source = _SOURCE.format(
         names=", ".join(bound),
         define=define,
@@ -89,7 +91,7 @@ def build(fn: Callable[..., Any], kind: str, names: dict[str, Any]) -> Callable[
 
 def _name(fn: Callable[..., Any]) -> str:
     name = getattr(fn, "__name__", "guarded")
-    plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_h_")
+    plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith(("_h_", "__debug__"))
     return name if plain else "guarded"
 
 
@@ -114,7 +116,8 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str, dict[str, An
     rest = list(names[code.co_argcount + code.co_kwonlyargcount :])
     star = rest.pop(0) if code.co_flags & inspect.CO_VARARGS else None
     stars = rest.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else None
-    if any(name.startswith("_h_") or not name.isidentifier() for name in (*positional, *keywords)):
+    given = (*positional, *keywords, *filter(None, (star, stars)))
+    if any(name.startswith("_h_") or not name.isidentifier() for name in given):
         return "*_h_args, **_h_kwargs", "*_h_args, **_h_kwargs", "_h_args", "_h_kwargs", {}
     defaults: dict[str, Any] = {}
     parameters = _positional(fn, positional, code.co_posonlyargcount, defaults)
