@@ -53,5 +53,4 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock)
 def store(open_store: Callable[..., Store]) -> Store:
     return open_store()
 
-
     return None

@@ -20,10 +20,9 @@ def mdn(
     fields = [f"Original-Message-ID: {message_id}", f"Disposition: {disposition}"]
     if mic is not None:
         fields.append(f"Received-Content-MIC: {mic}")
-    body = "\r\n".join(
-        ["--b", "Content-Type: text/plain", "", "Thank you.", "--b"]
-        + ["Content-Type: message/disposition-notification", "", *fields, "", "--b--", ""]
-    )
+    text = ["--b", "Content-Type: text/plain", "", "Thank you."]
+    machine = ["--b", "Content-Type: message/disposition-notification", "", *fields, "", "--b--", ""]
+    body = "\r\n".join([*text, *machine])
     return content_type, body.encode()
 
 

@@ -376,7 +376,8 @@ def test_commands_are_carried_out_and_remembered(store: Store) -> None:
 
     message = store.find("m1")
     assert (S.WAITING, 0, 1) == (message.state, message.tries, message.attempts)
-    assert ("retry", "fixed", "ann") == (lambda e: (e.what, e.detail, e.who))(store.history(message.seq)[-1])
+    last = store.history(message.seq)[-1]
+    assert ("retry", "fixed", "ann") == (last.what, last.detail, last.who)
 
 
 def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(store: Store) -> None:

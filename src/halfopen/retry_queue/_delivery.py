@@ -82,6 +82,7 @@ class Attempt:
     token: str
     permit: Permit
     lease_until: float
+    settled: bool = False
 
     def prepare(self) -> Delivery | Report:
         """Load and verify the payload; return a report instead if nothing can or may be sent."""

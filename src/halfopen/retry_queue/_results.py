@@ -46,6 +46,7 @@ class Results:
 
     def settle(self, attempt: Attempt, report: Report) -> None:
         """Tell the breaker, then the store; the breaker even if the store is gone: it is a fact about the partner."""
+        attempt.settled = True
         try:
             self._settle(attempt, report)
         except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from halfopen._runtime.clock import async_library
@@ -82,6 +83,9 @@ class Runner:
             self._workers.close()
 
 
+# Seconds for cancelled sends to settle; one that swallows its cancellation is left to its lease.
+_LAST_WORDS = 5.0
+
 Spawn = Callable[[Callable[..., Coroutine[Any, Any, None]], tuple[Any, ...]], None]
 
 
@@ -103,21 +107,31 @@ async def _run_asyncio(runner: Runner, dispatcher: Dispatcher, size: int, grace:
         task = loop.create_task(function(*args))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda _: TaskWorkers.abandon(*args))
 
     def spawn(function: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...]) -> None:
         loop.call_soon_threadsafe(begin, function, args)
+
+    async def finish() -> None:
+        dispatcher.stop()
+        until = loop.time() + grace
+        while dispatcher.in_flight and loop.time() < until:
+            await asyncio.sleep(0.01)
+        while dispatcher.in_flight and loop.time() < until + _LAST_WORDS:
+            for task in list(tasks):
+                task.cancel()
+            await asyncio.sleep(0.01)
+        runner.end()
 
     runner.start(TaskWorkers(size, spawn))
     try:
         await asyncio.Event().wait()
     finally:
-        dispatcher.stop()
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace)
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        runner.end()
+        ending = loop.create_task(finish())
+        while not ending.done():
+            # Whoever cancels may do so again and again; the end must come in good order all the same.
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(ending)
 
 
 async def _run_trio(runner: Runner, dispatcher: Dispatcher, size: int, grace: float) -> None:
@@ -142,4 +156,4 @@ async def _run_trio(runner: Runner, dispatcher: Dispatcher, size: int, grace: fl
                     while dispatcher.in_flight:
                         await trio.sleep(0.02)
                 nursery.cancel_scope.cancel()
-    runner.end()
+        runner.end()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ._delivery import Attempt, Delivery
-from ._reports import Report
+from ._reports import Report, Verdict
 
 __all__ = ["Inline", "TaskWorkers", "Threads"]
 
@@ -105,6 +105,13 @@ class TaskWorkers:
         try:
             await attempt.arun(delivery)
         finally:
+            done()
+
+    @staticmethod
+    def abandon(attempt: Attempt, delivery: Delivery, done: Callable[[], None]) -> None:
+        """Give back an attempt whose task was cancelled before it ran."""
+        if not attempt.settled:
+            attempt.lane.results.settle(attempt, Report(Verdict.NOT_SENT, "stopped"))
             done()
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import inspect
 import os
 import random
 import uuid
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -283,7 +284,8 @@ class RetryQueue(Orders):
         total = 0
         while launched := self._dispatcher.turn(Inline()):
             total += launched
-            self.store.settled()
+            with suppress(StoreUnavailableError):
+                self.store.settled()
         return total
 
     def close(self, *, grace: float = 10.0) -> None:
