@@ -8,6 +8,7 @@ Leases last far longer than the storm: a lost permit of a trial call would wedge
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import random
@@ -168,10 +169,8 @@ class Storm:
 
     def _once(self) -> None:
         self.seen[self.breaker._circuit.state.kind] += 1
-        try:
+        with contextlib.suppress(Down, CircuitOpenError):
             self.one()
-        except (Down, CircuitOpenError):
-            pass
 
     def _unraisable(self, unraisable: Any) -> None:
         # A signal that strikes in a finalizer is reported there and goes no further.

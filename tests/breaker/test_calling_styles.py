@@ -67,7 +67,7 @@ def outcome_of(guarded: Any, *args: Any, **kwargs: Any) -> Any:
     if inspect.isasyncgen(result):
 
         async def first() -> Any:
-            return [item async for item in result][0]
+            return [item async for item in result][0]  # noqa: RUF015  (to its end)
 
         return drive(first())
     return result
@@ -155,7 +155,7 @@ ODD = [
     "odd = (lambda a, b: (a, b)); odd.__name__ = '__debug__'",
     "odd = (lambda a, b: (a, b)); odd.__name__ = '_h_fn'",
     "odd = (lambda a, b: (a, b)); odd.__name__ = ''",
-    "def odd(%s): return a0, a1" % ", ".join(f"a{n}={n}" for n in range(300)),
+    "def odd({}): return a0, a1".format(", ".join(f"a{n}={n}" for n in range(300))),
 ]
 
 
@@ -405,7 +405,7 @@ def test_acall_guards_coroutine_functions(make: Any, counted: Any, balanced: Any
 
 
 @each_state
-@pytest.mark.parametrize("fn", [coroutine, lambda *args, **kwargs: coroutine(*args, **kwargs)])
+@pytest.mark.parametrize("fn", [coroutine, lambda *args, **kwargs: coroutine(*args, **kwargs)])  # noqa: PLW0108
 def test_call_refuses_a_coroutine_whose_work_it_would_not_guard(
     make: Any, balanced: Any, state: State, fn: Any
 ) -> None:

@@ -91,7 +91,14 @@ class Permit:
 
     def _report(self, judge: Callable[[float], Report]) -> None:
         now = self._breaker._now()
-        report = judge(now - self.began)
+        try:
+            report = judge(now - self.began)
+        except BaseException:
+            self._settle((IGNORED, now - self.began, None, None), now)
+            raise
+        self._settle(report, now)
+
+    def _settle(self, report: Report, now: float) -> None:
         # Deleting an attribute is one atomic step: only one of two threads that settle gets through.
         try:
             del self._live
@@ -174,7 +181,7 @@ class Watch(weakref.ref["GatedPermit"]):
 
     __slots__ = ("serial",)
 
-    def __init__(self, permit: GatedPermit, tell: Callable[[Watch], object]) -> None:
+    def __init__(self, permit: GatedPermit, tell: Callable[[Watch], object], /) -> None:  # pyright: ignore[reportInconsistentConstructor]
         super().__init__(permit, tell)  # type: ignore[call-arg]  # typeshed knows __new__ only
         self.serial = permit._serial
 
