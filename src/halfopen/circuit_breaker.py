@@ -175,7 +175,8 @@ class CircuitBreaker(Guarding, Orders, Looking):
         if state.gated:
             if began < state.shut_until:
                 raise self._refuse(state, began)
-            return self._gated_any_call(fn, args, kwargs)
+            gated: T = self._gated_any_call(fn, args, kwargs)
+            return gated
         try:
             result = fn(*args, **kwargs)
         except BaseException as error:

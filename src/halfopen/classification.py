@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from halfopen._core.checking import Checks
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Classified
@@ -83,15 +83,19 @@ class Failures:
         return SUCCESS if status is None else _by_status(status, value)
 
 
+def _each(given: Any) -> tuple[Any, ...]:
+    return given if isinstance(given, tuple) else (given,)  # pyright: ignore[reportUnknownVariableType]  (of anything)
+
+
 def _check_matchers(checks: Checks, path: str, given: Any) -> None:
-    for matcher in given if isinstance(given, tuple) else (given,):
+    for matcher in _each(given):
         is_class = isinstance(matcher, type)
         if not callable(matcher) or (is_class and not issubclass(matcher, BaseException)):
             checks.wrong(path, matcher, "a class of exceptions, a predicate, or a tuple of them", "wrong_type")
 
 
 def _matches(error: Exception, matchers: Any) -> bool:
-    for matcher in matchers if isinstance(matchers, tuple) else (matchers,):
+    for matcher in _each(matchers):
         if isinstance(matcher, type):
             if isinstance(error, matcher):
                 return True
@@ -103,13 +107,14 @@ def _matches(error: Exception, matchers: Any) -> bool:
 NO_CARRIERS: set[type] = set()
 """Classes of exceptions that carry no status unless an instance has attributes of its own; they are found out once."""
 
+_MAYBE_REFUSALS: frozenset[type] = frozenset({RejectedError, ExceptionGroup})
 _TOLD_BY = ("response", "status_code", "status", "code", "retry_after", "__getattr__")
 
 
 def _carries(kind: type) -> bool:
     if kind in NO_CARRIERS:
         return False
-    if any(hasattr(kind, name) for name in _TOLD_BY) or issubclass(kind, (RejectedError, ExceptionGroup)):
+    if any(hasattr(kind, name) for name in _TOLD_BY) or not _MAYBE_REFUSALS.isdisjoint(kind.__mro__):
         return True
     if len(NO_CARRIERS) >= 1000:  # classes made at run time must not pile up
         NO_CARRIERS.clear()
@@ -190,17 +195,26 @@ def _attribute(holder: Any, name: str) -> Any:
         return None
 
 
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the exceptions of a group; nothing for one that stands alone."""
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions if _is_group(error) else ()
+
+
+def _is_group(error: object) -> bool:
+    return isinstance(error, BaseExceptionGroup)
+
+
 def is_refusal(error: BaseException) -> bool:
     """Say whether an inner policy refused the call: the dependency was not asked."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_refusal(inner) for inner in error.exceptions)
-    return isinstance(error, RejectedError)
+    members = _members(error)
+    return all(map(is_refusal, members)) if members else isinstance(error, RejectedError)
 
 
 def is_cancellation(error: BaseException) -> bool:
     """Say whether *error* is asyncio's or trio's way of cancelling a task."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_cancellation(inner) for inner in error.exceptions)
+    members = _members(error)
+    if members:
+        return all(map(is_cancellation, members))
     for module, name in (("asyncio", "CancelledError"), ("trio", "Cancelled")):
         loaded = sys.modules.get(module)
         if loaded is not None and isinstance(error, getattr(loaded, name)):

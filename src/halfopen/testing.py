@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
 from typing import TypeVar
@@ -129,7 +129,7 @@ class RecordedEvents(list[Event]):
 
 
 @contextmanager
-def record_events(source: CircuitBreaker | Bus, *kinds: type[Event]) -> Iterator[RecordedEvents]:
+def record_events(source: CircuitBreaker | Bus, *kinds: type[Event]) -> Generator[RecordedEvents, None, None]:
     """
     Record the events of a breaker's bus, or of a bus, while the block runs.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 from halfopen._core.checking import Checks, usable_seconds
 from halfopen._core.circuit import Report
@@ -15,7 +15,7 @@ from halfopen.typing import Classifier
 __all__ = ["Judge", "check_classifier"]
 
 _LOG = logging.getLogger("halfopen")
-_MAYBE_REFUSAL = (RejectedError, ExceptionGroup)
+_MAYBE_REFUSAL: tuple[type[Exception], ...] = (RejectedError, ExceptionGroup)
 
 
 class Judge:
@@ -32,7 +32,7 @@ class Judge:
 
     def of_error(self, error: BaseException, spent: float, slow_after: float) -> Report:
         """Judge a call that raised after *spent* seconds."""
-        cls = type(error)
+        cls: type[BaseException] = type(error)
         kind = cls.__qualname__
         if cls in self._known and not error.__dict__:
             return (FAILURE, spent, None, kind)
@@ -63,7 +63,7 @@ class Judge:
 
     def _told(self, answer: Any, spent: float, kind: str | None) -> Report:
         try:
-            outcome, later = answer if isinstance(answer, tuple) else (answer, None)
+            outcome, later = cast("tuple[Any, Any]", answer) if isinstance(answer, tuple) else (answer, None)
             return (Outcome(outcome), spent, usable_seconds(later), kind)
         except Exception:
             return self._unjudged(spent, kind)

@@ -69,7 +69,7 @@ class Exponential:
         checks.done()
 
     def __call__(self, step: int, rng: Random) -> float:
-        base = min(self.first * self.factor ** self._exponent(step), self.cap)
+        base = min(self.first * math.pow(self.factor, self._exponent(step)), self.cap)
         if not self.jitter:
             return base
         # At the cap the spread is downwards only: the cap is a promise, and a fleet must not meet there either.

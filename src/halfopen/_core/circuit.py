@@ -132,7 +132,7 @@ class Circuit:
     def begin(self, now: float) -> None:
         """Begin CLOSED, with nothing seen and nothing counted."""
         self.counters = Counters(now)
-        self.epoch = 0
+        self.epoch: int = 0
         self.step = 0
         # The permits of gated states that are not settled, by serial number: whatever tells of their end.
         self.outstanding: dict[int, object] = {}

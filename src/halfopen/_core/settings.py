@@ -137,7 +137,7 @@ class Ramp:
         grown = max(elapsed / self.duration, 0.0)
         if grown >= 1.0:
             return 1.0
-        return max(self.start, grown ** (1.0 / self.aggression))
+        return max(self.start, math.pow(grown, 1.0 / self.aggression))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

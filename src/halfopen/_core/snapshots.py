@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from halfopen._core.checking import Checks
 from halfopen._core.circuit import Circuit
@@ -173,10 +173,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (State, Reason, Refusal)):
         return value.value
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return value
+        return [_plain(item) for item in cast("Iterable[Any]", value)]
+    return _plain_mapping(value) if isinstance(value, Mapping) else value
+
+
+def _plain_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): _plain(item) for key, item in value.items()}
 
 
 def take(circuit: Circuit, now: float, wall: float, tags: Mapping[str, str]) -> Snapshot:
@@ -293,7 +295,7 @@ def read_saved(data: Mapping[str, Any]) -> Saved:
     """
     checks = Checks("saved.")
     state = data.get("state")
-    if state not in set(State):
+    if not isinstance(state, str) or state not in set(State):
         checks.wrong("state", state, "one of " + ", ".join(State), "wrong_type")
     for name in ("time", "since"):
         checks.number(name, data.get(name), zero=True)
@@ -307,4 +309,5 @@ def read_saved(data: Mapping[str, Any]) -> Saved:
             checks.wrong(name, data.get(name), "a text or None", "wrong_type")
     checks.done()
     names = ("time", "since", "step", "wait", "next_trial_at", "ends_at", "epoch", "note", "by")
-    return Saved(state=State(str(state)), **{name: data.get(name) for name in names})
+    checked: dict[str, Any] = {name: data.get(name) for name in names}
+    return Saved(state=State(str(state)), **checked)

@@ -31,18 +31,31 @@ class StateObject:
     """One stay in one state; its identity is the epoch."""
 
     kind: State
+    full_until = -math.inf
+    """Until then every trial call is taken, unless one reports: set by a refusal, so that the next ones cost little."""
 
     __slots__ = (
-        "calm_until", "circuit", "ends_at", "entered", "epoch", "gated", "lost", "quiet", "quiet_permits",
-        "refusal", "records",
-        "shut_until", "slow_after", "why",
+        "calm_until",
+        "circuit",
+        "ends_at",
+        "entered",
+        "epoch",
+        "gated",
+        "lost",
+        "quiet",
+        "quiet_permits",
+        "records",
+        "refusal",
+        "shut_until",
+        "slow_after",
+        "why",
     )  # fmt: skip
 
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
         self.circuit = circuit
         self.why = why
         self.entered = now
-        self.epoch = circuit.epoch + 1
+        self.epoch: int = circuit.epoch + 1
         self.gated = True
         self.records = True
         self.ends_at = math.inf  # of an order
@@ -248,11 +261,12 @@ class HalfOpenRound(StateObject):
     """A few trial calls are admitted; their outcomes are the verdict."""
 
     kind = State.HALF_OPEN
-    __slots__ = ("expired", "finished", "ignored", "retry_hint", "totals", "trials")
+    __slots__ = ("expired", "finished", "full_until", "ignored", "retry_hint", "totals", "trials")
 
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
         super().__init__(circuit, why, now)
         self.totals = Totals(0, 0, 0, 0)
+        self.full_until = -math.inf
         self.ignored = 0
         self.trials: dict[int, float] = {}  # serial -> start of the lease, oldest first
         self.finished: list[tuple[float, Outcome, bool]] = []  # (start, outcome, slow), for showing
@@ -265,6 +279,7 @@ class HalfOpenRound(StateObject):
         trials = self.circuit.settings.half_open
         running = len(self.trials)
         if running >= trials.concurrent or self._started() + running >= trials.permitted_calls:
+            self.full_until = self.due()
             return Refusal.TRIAL_BUDGET
         self.trials[serial] = now
         return None
@@ -274,7 +289,9 @@ class HalfOpenRound(StateObject):
         return self.totals.calls
 
     def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
+        self.full_until = -math.inf  # first, for an interrupt, and again, for a signal handler that calls in between
         started = self.trials.pop(serial, now)
+        self.full_until = -math.inf
         if outcome is IGNORED:
             self.ignored += 1
         else:
@@ -303,6 +320,7 @@ class HalfOpenRound(StateObject):
             self._time_is_up(now)
 
     def _expire(self, serial: int, started: float, now: float) -> None:
+        self.full_until = -math.inf
         self.expired.add(serial)
         del self.trials[serial]
         self.circuit.outstanding.pop(serial, None)
@@ -328,6 +346,10 @@ class HalfOpenRound(StateObject):
     def _end(self) -> float:
         longest = self.circuit.settings.half_open.max_duration
         return math.inf if longest is None else self.entered + longest
+
+    def adopt(self, now: float) -> None:
+        self.full_until = -math.inf
+        super().adopt(now)
 
     def due(self) -> float:
         return min(self._end(), self._first_lease())

@@ -63,7 +63,7 @@ class SystemClock:
 
     def call_at(self, when: float, callback: Callable[[], object]) -> TimerHandle:
         """Run *callback* on the timer thread once `monotonic` has reached *when*."""
-        return _TIMER.call_at(when, callback)
+        return _timer.call_at(when, callback)
 
     def __reduce__(self) -> str:
         return "SYSTEM_CLOCK"
@@ -136,13 +136,13 @@ class _Due:
 
 
 def _forget_timer() -> None:
-    global _TIMER
-    _TIMER = _Timer()
+    global _timer
+    _timer = _Timer()
 
 
 import os  # noqa: E402  (only for the fork hook below)
 
-_TIMER = _Timer()
+_timer = _Timer()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_timer)
 

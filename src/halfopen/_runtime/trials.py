@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -18,7 +18,7 @@ _ENCLOSING: ContextVar[tuple[Trial, ...]] = ContextVar("halfopen_trials", defaul
 def enclosing() -> tuple[Trial, ...]:
     """Return the trial calls that enclose the present code and are not settled, outermost first."""
     trials = _ENCLOSING.get()
-    return tuple(trial for trial in trials if _unsettled(*trial)) if trials else ()
+    return tuple(trial for trial in trials if _unsettled(*trial)) if trials else trials
 
 
 def _unsettled(state: Any, serial: int) -> bool:
@@ -44,7 +44,7 @@ def leave(before: tuple[Trial, ...]) -> None:
 
 
 @contextmanager
-def inside(state: Any, serial: int) -> Iterator[None]:
+def inside(state: Any, serial: int) -> Generator[None, None, None]:
     """Run a block inside a trial call."""
     before = enter(state, serial)
     try:

@@ -116,8 +116,8 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str, dict[str, An
     rest = list(names[code.co_argcount + code.co_kwonlyargcount :])
     star = rest.pop(0) if code.co_flags & inspect.CO_VARARGS else None
     stars = rest.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else None
-    given = (*positional, *keywords, *filter(None, (star, stars)))
-    if any(name.startswith("_h_") or not name.isidentifier() for name in given):
+    every = (*positional, *keywords, *filter(None, (star, stars)))
+    if any(name.startswith("_h_") or not name.isidentifier() for name in every):
         return "*_h_args, **_h_kwargs", "*_h_args, **_h_kwargs", "_h_args", "_h_kwargs", {}
     defaults: dict[str, Any] = {}
     parameters = _positional(fn, positional, code.co_posonlyargcount, defaults)
