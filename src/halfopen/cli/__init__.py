@@ -25,6 +25,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "demo": ("halfopen.cli.demo:demo", "Play a partner's bad day over real HTTP, and prove that nothing is lost."),
+    "queue": ("halfopen.cli.queue:queue", "Look into a retry queue, and give its messages orders."),
 }
 """Subcommand → where it lives (``module:attribute``) and its line in ``--help``."""
 
