@@ -19,7 +19,6 @@ from halfopen._core.events import (
 )
 from halfopen._core.outcomes import Outcome
 from halfopen._core.settings import Call, HalfOpen, Ramp
-from halfopen._core.snapshots import Snapshot
 from halfopen._core.states import State
 from halfopen._core.windows import CountWindow, TimeWindow
 from halfopen._runtime.trials import in_trial
@@ -37,6 +36,7 @@ from halfopen.errors import (
 )
 
 if TYPE_CHECKING:
+    from halfopen._core.snapshots import Snapshot
     from halfopen.adaptive_concurrency import AdaptiveConcurrency
     from halfopen.bulkhead import Bulkhead
     from halfopen.cache_fallback import CacheFallback
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from halfopen.hedge import Hedge
     from halfopen.rate_limiter import RateLimiter
     from halfopen.registry import Registry
-    from halfopen.retry import Retry, RetryBudget
-    from halfopen.timeout import Timeout, deadline, time_left
+    from halfopen.retry import Retry, RetryBudget, attempt
+    from halfopen.timeout import DeadlinePassedError, Timeout, check_deadline, deadline, time_left
 
 __version__ = "0.1.0"
 
@@ -65,6 +65,7 @@ __all__ = [
     "CircuitTransitioned",
     "ConfigError",
     "CountWindow",
+    "DeadlinePassedError",
     "Event",
     "Failures",
     "Fallback",
@@ -91,6 +92,8 @@ __all__ = [
     "TimeWindow",
     "Timeout",
     "TrialExpired",
+    "attempt",
+    "check_deadline",
     "constant",
     "deadline",
     "exponential",
@@ -105,13 +108,17 @@ _LATE = {
     "AdaptiveConcurrency": "halfopen.adaptive_concurrency",
     "Bulkhead": "halfopen.bulkhead",
     "CacheFallback": "halfopen.cache_fallback",
+    "DeadlinePassedError": "halfopen.timeout",
     "Fallback": "halfopen.fallback",
     "Hedge": "halfopen.hedge",
     "RateLimiter": "halfopen.rate_limiter",
     "Registry": "halfopen.registry",
     "Retry": "halfopen.retry",
     "RetryBudget": "halfopen.retry",
+    "Snapshot": "halfopen._core.snapshots",
     "Timeout": "halfopen.timeout",
+    "attempt": "halfopen.retry",
+    "check_deadline": "halfopen.timeout",
     "deadline": "halfopen.timeout",
     "time_left": "halfopen.timeout",
 }

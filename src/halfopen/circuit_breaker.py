@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from types import CoroutineType, MappingProxyType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from halfopen._breaker.built import note_built
 from halfopen._breaker.guarding import UNFINISHED, Guarding, refuse_unguardable
@@ -21,9 +20,13 @@ from halfopen._core.stays import StateObject
 from halfopen._core.windows import CountWindow, TimeWindow
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+from halfopen._runtime.late import CHANCE
 from halfopen._runtime.wrappers import build, kind_of
 from halfopen.classification import Failures
 from halfopen.typing import Classifier
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = ["CircuitBreaker", "Override", "Permit"]
 
@@ -31,9 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The system's generator keeps no state: it costs no memory for each breaker and does not repeat itself after a fork.
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
-_CHANCE = random.SystemRandom()
 
 
 class CircuitBreaker(Guarding, Orders, Looking):
@@ -90,7 +91,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
         automatic_half_open: bool = False,
         tags: Mapping[str, str] | None = None,
         clock: Clock | None = None,
-        rng: random.Random | None = None,
+        rng: Random | None = None,
         bus: Bus | None = None,
     ) -> None:
         checks = Checks()
@@ -112,7 +113,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
             automatic_half_open=automatic_half_open,
         )
         note_built(name)
-        self._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
+        self._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or CHANCE, bus or Bus())
 
     @classmethod
     def from_settings(
@@ -123,12 +124,12 @@ class CircuitBreaker(Guarding, Orders, Looking):
         classify: Classifier = Failures(),  # noqa: B008  (frozen)
         tags: Mapping[str, str] | None = None,
         clock: Clock | None = None,
-        rng: random.Random | None = None,
+        rng: Random | None = None,
         bus: Bus | None = None,
     ) -> CircuitBreaker:
         """Make a breaker from settings that are checked already, and may be shared by many."""
         breaker = cls.__new__(cls)
-        breaker._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or _CHANCE, bus or Bus())
+        breaker._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or CHANCE, bus or Bus())
         return breaker
 
     # Calling

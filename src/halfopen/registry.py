@@ -86,7 +86,7 @@ class Registry:
         """
         Return the breaker *name*; make it when it is first asked for.
 
-        A name that fits the pattern of a family, such as ``host:example.com`` and ``host:*``, is made from its template.
+        A name that fits the pattern of a family, as ``host:example.com`` fits ``host:*``, is made from its template.
 
         Args:
             name: The breaker's name.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
+
+from halfopen._runtime.late import logger
 
 __all__ = ["note_built"]
 
@@ -20,7 +21,7 @@ def note_built(name: str) -> None:
     if len(_built) > _REMEMBERED:
         _built.popitem(last=False)
     if count == OFTEN:
-        logging.getLogger("halfopen").warning(
+        logger().warning(
             "a circuit breaker named %r was made %d times; one that is made for each request never trips: "
             "keep it, or ask a Registry for it",
             name,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, cast
 
 from halfopen._core.checking import Checks, usable_seconds
 from halfopen._core.circuit import Report
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
+from halfopen._runtime.late import logger
 from halfopen.classification import NO_CARRIERS, is_cancellation, is_refusal
 from halfopen.errors import RejectedError
 from halfopen.typing import Classifier
 
 __all__ = ["Judge", "check_classifier"]
 
-_LOG = logging.getLogger("halfopen")
 _MAYBE_REFUSAL: tuple[type[Exception], ...] = (RejectedError, ExceptionGroup)
 
 
@@ -76,7 +75,7 @@ class Judge:
         """Log the present exception, but only the first time for this breaker: user code may be wrong on every call."""
         if not self._logged:
             self._logged = True
-            _LOG.exception(message, self._name)
+            logger().exception(message, self._name)
 
 
 def check_classifier(checks: Checks, classify: Any) -> None:

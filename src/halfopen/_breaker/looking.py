@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from halfopen._breaker.shell import Shell
 from halfopen._core.events import CircuitTransitioned, Event
-from halfopen._core.explain import explain
 from halfopen._core.settings import Settings
-from halfopen._core.snapshots import Snapshot, take
 from halfopen._core.states import State
 from halfopen.typing import Classifier
+
+if TYPE_CHECKING:
+    from halfopen._core.snapshots import Snapshot
 
 __all__ = ["Looking"]
 
@@ -49,6 +49,8 @@ class Looking(Shell):
 
     def snapshot(self) -> Snapshot:
         """Return a frozen look at everything; see `Snapshot`."""
+        from halfopen._core.snapshots import take  # here, so that `import halfopen` does not wait for it
+
         self.tick()
         now, wall = self._now(), self._clock.wall()
         with self._lock:
@@ -56,6 +58,8 @@ class Looking(Shell):
 
     def explain(self) -> str:
         """Put the last decision and its arithmetic into one sentence, with local times."""
+        from halfopen._core.explain import explain
+
         look = self.snapshot()
         with self._lock:
             last = self._circuit.history[-1] if self._circuit.history else None
@@ -67,5 +71,7 @@ class Looking(Shell):
 
 
 def _local_time(unix: float) -> str:
+    from datetime import datetime, timedelta
+
     moment = datetime.fromtimestamp(unix)
     return moment.strftime("%H:%M:%S" if abs(datetime.now() - moment) < timedelta(days=1) else "%Y-%m-%d %H:%M:%S")

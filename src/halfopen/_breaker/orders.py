@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from halfopen._breaker.judge import Judge, check_classifier
 from halfopen._breaker.shell import Shell
 from halfopen._core.checking import Checks
 from halfopen._core.settings import Settings
-from halfopen._core.snapshots import Snapshot, read_saved
 from halfopen._core.states import State
 from halfopen._core.stays import StateObject
 from halfopen.errors import ConfigError
 from halfopen.typing import Classifier
 
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from halfopen._core.snapshots import Snapshot
+
 __all__ = ["Orders", "Override", "make_settings"]
 
-Until = float | timedelta | datetime | None
+Until: TypeAlias = "float | timedelta | datetime | None"
 """The end of an order: seconds from now, a timedelta from now, or a datetime with a time zone."""
 
 
@@ -86,6 +89,8 @@ class Orders(Shell):
         Raises:
             ConfigError: The data are no snapshot; every mistake is named.
         """
+        from halfopen._core.snapshots import Snapshot, read_saved
+
         known = read_saved(saved.plain() if isinstance(saved, Snapshot) else saved)
         now, wall = self._now(), self._clock.wall()
         with self._lock:
@@ -147,6 +152,8 @@ class Override:
 
 
 def _seconds_until(until: Until, wall: float) -> float | None:
+    from datetime import datetime, timedelta  # few programs give such orders, and every import would pay
+
     if isinstance(until, datetime) and until.tzinfo is not None:
         until = until.timestamp() - wall
     elif isinstance(until, timedelta):

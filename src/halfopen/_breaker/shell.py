@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import random
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halfopen._breaker.judge import Judge
 from halfopen._breaker.permits import Permit, SettledFreePermit, Watch
@@ -22,6 +21,9 @@ from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
 from halfopen.errors import CircuitOpenError
 from halfopen.typing import Classifier
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = ["Shell"]
 
@@ -51,7 +53,7 @@ class Shell:
         classify: Classifier,
         tags: Mapping[str, str],
         clock: Clock,
-        rng: random.Random,
+        rng: Random,
         bus: Bus,
     ) -> None:
         self.name = name
@@ -153,7 +155,7 @@ class Shell:
     # Upkeep
 
     def _idle(self) -> bool:
-        """Say whether nothing would be lost if the breaker were forgotten: it is CLOSED and gave no permit in flight."""
+        """Say whether nothing would be lost if it were forgotten: CLOSED, and no permit in flight."""
         circuit = self._circuit
         with self._lock:
             circuit.fold(self._now())

@@ -114,9 +114,9 @@ class Circuit:
     """
 
     __slots__ = (
-        "counters", "epoch", "given", "history", "judges_every_success", "last_wait", "lost", "name", "outbox", "outstanding",
-        "retired", "rng", "rules", "serials", "settings", "slow_after", "state", "step", "tells_outcomes",
-        "tells_refusals", "trial_rules", "wait_wanted", "window_changed",
+        "counters", "epoch", "given", "history", "judges_every_success", "last_wait", "lost", "name",
+        "outbox", "outstanding", "retired", "rng", "rules", "serials", "settings", "slow_after", "state",
+        "step", "tells_outcomes", "tells_refusals", "trial_rules", "wait_wanted", "window_changed",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: Settings, now: float, rng: Random, outbox: Outbox) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 import weakref
 from collections import deque
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from halfopen._core.events import CircuitTransitioned, Event
+from halfopen._runtime.late import logger
 
 __all__ = ["Bus", "Listener"]
 
@@ -153,7 +153,7 @@ class Bus:
             listener(event)
         except Exception:
             self.errors += 1
-            logging.getLogger("halfopen").exception("a listener raised on %s of %r", type(event).__name__, event.name)
+            logger().exception("a listener raised on %s of %r", type(event).__name__, event.name)
 
     def after_fork(self) -> None:
         """Begin anew in a child process, where the publishing thread does not exist."""

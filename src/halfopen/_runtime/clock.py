@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Protocol
 
+from halfopen._runtime.late import logger
+
 __all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "TimerHandle"]
 
 
@@ -130,9 +132,7 @@ class _Due:
         try:
             callback()
         except Exception:
-            import logging
-
-            logging.getLogger("halfopen").exception("a timer callback raised")
+            logger().exception("a timer callback raised")
 
 
 def _forget_timer() -> None:
