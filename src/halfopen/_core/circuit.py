@@ -402,6 +402,8 @@ class Circuit:
         self._flush_wanted()
         old.calm_until = -math.inf
         old.fold()
+        if isinstance(old, Counting):
+            old.window.advance(now)
         if self.retired is not None:
             self.retired.fold()
         event = CircuitTransitioned(
