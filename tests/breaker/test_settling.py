@@ -274,9 +274,7 @@ def test_cancelled_after_slow_is_a_slow_failure(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), SystemExit(), Quirk()])
-def test_only_cancelling_is_a_loss_of_patience(
-    make: Any, clock: FakeClock, counted: Any, error: BaseException
-) -> None:
+def test_only_cancelling_is_a_loss_of_patience(make: Any, clock: FakeClock, counted: Any, error: BaseException) -> None:
     breaker = make()
 
     def slowly() -> None:
@@ -382,9 +380,7 @@ def test_a_generator_never_started_takes_no_permit(make: Any, counted: Any, bala
 
 @pytest.mark.anyio
 @both_states
-async def test_an_async_generator_closed_early_is_ignored(
-    make: Any, counted: Any, balanced: Any, state: State
-) -> None:
+async def test_an_async_generator_closed_early_is_ignored(make: Any, counted: Any, balanced: Any, state: State) -> None:
     breaker = make(state)
     cleaned: list[str] = []
 
@@ -447,9 +443,7 @@ def test_a_generator_that_fails_while_it_is_closed_has_failed(
 
 @both_states
 @pytest.mark.parametrize("cyclic", [False, True])
-def test_an_abandoned_permit_is_given_back(
-    make: Any, counted: Any, balanced: Any, state: State, cyclic: bool
-) -> None:
+def test_an_abandoned_permit_is_given_back(make: Any, counted: Any, balanced: Any, state: State, cyclic: bool) -> None:
     breaker = make(state)
 
     for _ in range(5):
@@ -512,9 +506,7 @@ def test_a_late_settlement_after_a_move_is_void_and_balances(
     assert (0, 0) == (look.counters.successes, look.counters.failures)
 
 
-def test_expired_trial_calls_balance_even_when_they_report_late(
-    make: Any, clock: FakeClock, balanced: Any
-) -> None:
+def test_expired_trial_calls_balance_even_when_they_report_late(make: Any, clock: FakeClock, balanced: Any) -> None:
     breaker = make(State.HALF_OPEN, half_open=HalfOpen(permitted_calls=2, trial_timeout=10.0))
     reported, silent = breaker.acquire(), breaker.acquire()
 
