@@ -289,6 +289,8 @@ class Circuit:
         self._take(settings)
         self.state.adopt(now)
         self.window_changed = False
+        # What has reported may be enough, or too much, under the new rules of a round.
+        self.tick(now)
 
     def restore(self, saved: Saved, now: float, wall: float) -> None:
         """Go on where a saved breaker was; *wall* is the Unix time of *now*, and times out of reach are clamped."""
