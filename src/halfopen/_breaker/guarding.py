@@ -142,9 +142,8 @@ class Guarding(Shell):
         enclosing = self._enclosing_trial(now)
         if enclosing is not None:
             return enclosing
-        full_until = state.full_until
-        if now < full_until and not self._abandoned and circuit.settings.half_open.eligible is None:
-            raise self._refuse_trial(state, now, full_until - now)
+        if now < state.full_until and not self._abandoned and circuit.settings.half_open.eligible is None:
+            raise self._refuse_trial(state, now)
         if circuit.wait_wanted is not None or circuit.state.due() <= now:
             self.tick()  # a wait that user code has to compute may be over already
         while True:
@@ -164,13 +163,12 @@ class Guarding(Shell):
                 return permit
             raise CircuitOpenError(self.name, state.kind, refusal, state.retry_after(now))
 
-    def _refuse_trial(self, state: StateObject, now: float, retry_after: float) -> CircuitOpenError:
+    def _refuse_trial(self, state: StateObject, now: float) -> CircuitOpenError:
         with self._lock:
             self._circuit.refused(state, _TRIAL_BUDGET, now)
         if self._bus.waiting:
             self._after()
-        later = None if retry_after == math.inf else retry_after
-        return CircuitOpenError(self.name, state.kind, _TRIAL_BUDGET, later)
+        return CircuitOpenError(self.name, state.kind, _TRIAL_BUDGET, None)
 
     def _enclosing_trial(self, now: float) -> Permit | None:
         present = self._circuit.state
