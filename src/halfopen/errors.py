@@ -185,7 +185,7 @@ class Mistake:
     One thing wrong with a configuration.
 
     Attributes:
-        path: Where: `failure_rate_threshold`, or `breaker.payments.window` in a file.
+        path: Where: `failure_rate_threshold`, or `breaker.payments.window` in a file; empty for the file itself.
         value: What stands there.
         allowed: What may stand there, in words: "a share in (0, 1]".
         kind: ``unknown_key``, ``wrong_type``, ``out_of_range``, ``conflict``, ``missing`` or ``unreadable``.
@@ -207,7 +207,7 @@ class Mistake:
             hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
             sentence = f"{self.path}: there is no such setting{hint}"
         elif self.kind in ("conflict", "missing", "unreadable"):
-            sentence = f"{self.path}: {self.allowed}"
+            sentence = f"{self.path}: {self.allowed}" if self.path else self.allowed
         else:
             sentence = f"{self.path} is {self.allowed}, not {_shown(self.value)}"
         if self.file is None:

@@ -173,7 +173,7 @@ def make_settings(checks: Checks, base: Settings | None = None, **values: Any) -
     known = {each.name for each in fields(Settings) if each.init} if base is not None else values
     for name, value in values.items():
         if name not in known:
-            checks.wrong(name, value, "there is no such setting", "unknown_key")
+            checks.unknown(name, value, known)
     values = {name: value for name, value in values.items() if name in known}
     try:
         settings = Settings(**values) if base is None else replace(base, **values)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["Checks", "usable_seconds"]
+__all__ = ["Checks", "nearest", "usable_seconds"]
 
 
 class Checks:
@@ -22,6 +23,12 @@ class Checks:
     def wrong(self, path: str, value: Any, allowed: str, kind: str = "out_of_range") -> None:
         """Note one mistake."""
         self.mistakes.append(Mistake(self._prefix + path, value, allowed, kind))
+
+    def unknown(self, name: str, value: Any, known: Iterable[str]) -> None:
+        """Note a setting that does not exist, with the nearest one that does."""
+        names = sorted(known)
+        allowed = "one of " + ", ".join(names)
+        self.mistakes.append(Mistake(self._prefix + name, value, allowed, "unknown_key", nearest(name, names)))
 
     def whole(self, path: str, value: Any, low: int, high: float = math.inf, *, optional: bool = False) -> None:
         """Want a whole number from *low* to *high*."""
@@ -94,3 +101,11 @@ def _is_number(value: Any) -> bool:
 def usable_seconds(seconds: Any) -> float | None:
     """Return *seconds* if it is a finite number of at least 0, else None."""
     return float(seconds) if _is_number(seconds) and math.isfinite(seconds) and seconds >= 0 else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of *known* that was probably meant by *name*; None if none is near."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(known), 1)
+    return found[0] if found else None
