@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import BinaryIO
 
 from ._bodies import Body, take
@@ -97,7 +98,23 @@ def prepare_again(
 
 def new_message_id() -> str:
     """Return a Message-ID nobody else has."""
-    return f"<{uuid.uuid4()}@halfopen>"
+    return f"<{_series.name}.{next(_series.numbers)}@halfopen>"
+
+
+class _Series:
+    """A random name, drawn once per process: drawing one per message would cost more than storing it."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.name = uuid.uuid4().hex
+        self.numbers = count(1)
+
+
+_series = _Series()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_series.renew)
 
 
 def _headers(headers: HeaderSource, message_id: str | None) -> tuple[list[tuple[str, str]], str]:

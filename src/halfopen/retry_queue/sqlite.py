@@ -17,7 +17,7 @@ from ._bodies import FileBodies
 from ._errors import StoreUnavailableError
 from ._group_commit import GroupCommit, Ticket, Transaction
 from ._inspection import Reader
-from ._requests import Dialect
+from ._requests import Accepted, Dialect, NewMessage
 from ._store import Store
 
 __all__ = ["SqliteStore"]
@@ -78,7 +78,7 @@ class SqliteStore(Store):
             lock_lane="",
             lock_rows="",
             lease_over=f"(lease_until <= :now OR lease_token NOT LIKE '{_boot()}:%')",
-            insert=_insert,
+            insert=self._insert,
             mark=_mark,
             settle=_settle,
             lock_stream=lambda transaction, lane, stream: None,
@@ -91,6 +91,7 @@ class SqliteStore(Store):
 
     def _open(self) -> None:
         self._pid = os.getpid()
+        self._lanes: set[str] = set()  # those whose row is committed
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         try:
@@ -119,6 +120,18 @@ class SqliteStore(Store):
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -32000")
         return _Writer(connection, self._clock)
+
+    def _insert(self, transaction: Transaction, values: dict[str, Any]) -> int | None:
+        if values["lane"] not in self._lanes:
+            transaction.execute(_sql.NEW_LANE, values)
+        return _insert(transaction, values)
+
+    def enqueue(self, new: NewMessage) -> Ticket[Accepted]:
+        """Write a new message."""
+        ticket = super().enqueue(new)
+        if new.lane not in self._lanes:
+            ticket.then(lambda done: self._lanes.add(new.lane) if done.error is None else None)
+        return ticket
 
     def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
         self._after_fork()
@@ -231,7 +244,6 @@ class _Writer:
 
 
 def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
-    transaction.execute(_sql.NEW_LANE, values)
     rows = transaction.rows(_sql.NEW_MESSAGE, values)
     if not rows:
         return None
