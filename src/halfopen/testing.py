@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from halfopen._core.events import Event
 from halfopen._core.states import State
@@ -48,6 +48,16 @@ class FakeClock:
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = count()
         self.sleeps: list[float] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickled one goes on alone from the same reading; what was to be called back stays here.
+        return type(self), (self._now, self.wall())
+
+    def __copy__(self) -> FakeClock:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FakeClock:
+        return self  # the copy of a policy lives in the same time
 
     def monotonic(self) -> float:
         """Return the present reading in seconds."""

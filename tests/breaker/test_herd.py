@@ -1,4 +1,4 @@
-"""At the instant the wait ends 500 callers come at once: exactly N reach the dependency, the others wait for nothing."""
+"""At the instant the wait ends 500 callers come at once: N reach the dependency, the others wait for nothing."""
 
 from __future__ import annotations
 

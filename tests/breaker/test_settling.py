@@ -127,7 +127,7 @@ def test_every_way_out_settles_exactly_once(
     except BaseException as left:
         raised = left
 
-    if isinstance(error, StopAsyncIteration) and "async" in style or isinstance(error, StopIteration):
+    if (isinstance(error, StopAsyncIteration) and "async" in style) or isinstance(error, StopIteration):
         assert isinstance(raised, RuntimeError)  # Python's own rule for generators
     else:
         assert raised is error
