@@ -75,13 +75,13 @@ class _Pool(Slots):
         # Slots whose holder the garbage collector found, at a moment when the lock may not be waited for.
         self.orphans: deque[None] = deque()
 
-    def free(self, ticket: Ticket | None = None) -> None:
-        """Free a slot, that of *ticket* if it has one, and wake whom it goes to; an interrupt stops neither."""
+    def let_go(self, ticket: Ticket) -> None:
+        """Let *ticket* leave, in line or with a slot, and wake whom that goes to; an interrupt stops neither."""
         done = False
         heir = None
         try:
             with self.lock:
-                heir = self.leave() if ticket is None else self.give_up(ticket)
+                heir = self.give_up(ticket)
                 done = True
             self.wake(heir)
         except BaseException:
@@ -329,7 +329,7 @@ class Bulkhead:
                 waker.wait(self._clock, until)
             self._confirm(pool, ticket, began)
         except BaseException:
-            pool.free(ticket)
+            pool.let_go(ticket)
             raise
 
     async def _await(self, pool: _Pool) -> None:
@@ -341,7 +341,7 @@ class Bulkhead:
                 await waker.wait(self._clock, until)
             self._confirm(pool, ticket, began)
         except BaseException:
-            pool.free(ticket)
+            pool.let_go(ticket)
             raise
 
     def _line_up(self, pool: _Pool, ticket: Ticket) -> tuple[float, float | None]:
@@ -367,7 +367,6 @@ class Bulkhead:
                 pool.waited += 1
                 pool.waits.add(waited)
             else:
-                pool.line.leave(ticket)
                 pool.timed_out += 1
         if not granted:
             raise BulkheadFullError(self.name, pool.limit, "wait_timeout")

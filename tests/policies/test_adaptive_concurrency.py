@@ -87,6 +87,20 @@ def test_other_errors_say_nothing_about_load(error: BaseException) -> None:
     assert (0, 0, 0, 0, 50) == (seen.in_use, seen.measured, seen.dropped, seen.updates, seen.admitted)
 
 
+def test_one_call_at_a_time_is_half_of_a_limit_of_two() -> None:
+    clock = FakeClock()
+    policy = AdaptiveConcurrency(
+        "search", algorithm=Aimd(slow_after=1), initial_limit=2, window=0.1, min_samples=1, clock=clock
+    )
+
+    for _ in range(2):
+        policy.call(clock.advance, 0.2)
+    assert 3 == policy.limit
+    for _ in range(10):
+        policy.call(clock.advance, 0.2)
+    assert 3 == policy.limit
+
+
 def test_the_limit_never_leaves_its_range() -> None:
     clock = FakeClock()
     policy = AdaptiveConcurrency("search", initial_limit=5, min_limit=3, max_limit=6, window=0.1, clock=clock)

@@ -234,6 +234,8 @@ async def test_the_slow_ones_stay_in_the_quantile_although_they_lost(clock: Fake
             attempts.adoors[1].set()
 
     assert 1.0 == pytest.approx(hedge.snapshot().delay)
+    assert hedge._latencies is not None
+    assert 10 == len(hedge._latencies._latest)
     assert {"primary": 1, "hedge": 9, "failed": 0} == hedge.snapshot().outcomes
 
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from halfopen._core.slots import Ticket
 from halfopen._runtime.deadline import deadline
 from halfopen.errors import ConfigError, RateLimitedError
-from halfopen.rate_limiter import RateLimiter
+from halfopen.rate_limiter import RateLimiter, _Meter
 from halfopen.testing import FakeClock
 
 
@@ -149,6 +150,34 @@ def test_those_who_wait_are_counted_before_a_newcomer_may() -> None:
     for thread in threads:
         thread.join(10)
     assert 2.0 == clock.monotonic()
+
+
+def test_a_newcomer_does_not_overtake_the_first_in_line_that_is_not_awake_yet() -> None:
+    clock = HeldClock()
+    limiter = RateLimiter("geo", 1, burst=1, max_wait=1.0, clock=clock)
+    limiter.call(int)
+    thread = threading.Thread(target=limiter.call, args=(int,))
+    thread.start()
+    until(lambda: limiter.snapshot().waiting == 1 and clock.sleeps)
+
+    clock._now += 1.0
+    limiter.configure(max_wait=0.5)
+    with pytest.raises(RateLimitedError) as caught:
+        limiter.call(int)
+
+    assert 1.0 == caught.value.retry_after
+    clock.advance(0)
+    thread.join(10)
+
+
+def test_one_that_has_its_permit_is_in_line_no_longer() -> None:
+    meter = _Meter(1, 1.0, 1)
+    ticket = Ticket()
+    assert meter.line_up(5.0, ticket, None) is None
+
+    assert 0.0 == meter.take_turn(5.0, 5.0, ticket)
+
+    assert 0 == meter.line.waiting
 
 
 def test_threads_are_served_in_the_order_they_came() -> None:

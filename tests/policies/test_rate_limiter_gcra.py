@@ -79,6 +79,21 @@ def test_who_comes_back_after_the_wait_gets_a_permit_and_not_a_moment_before(
     assert meter.take(now + wait)
 
 
+@given(st.floats(0, 10), st.floats(0, 1e6))
+def test_a_wait_never_ends_a_hair_too_early(now: float, due: float) -> None:
+    wait = seconds_until(due, now)
+
+    assert now + wait >= due
+    assert wait >= 0
+
+
+def test_a_difference_of_floats_would_end_too_early() -> None:
+    now, due = 0.1, 0.35135135135135137
+
+    assert now + (due - now) < due
+    assert now + seconds_until(due, now) >= due
+
+
 def test_another_rate_does_not_forget_what_was_used() -> None:
     meter = Gcra(1, 1.0, 2)
     meter.take(0.0)
