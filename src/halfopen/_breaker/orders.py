@@ -115,10 +115,10 @@ class Orders(Shell):
     def adopt(self, settings: Settings, classify: Classifier | None = None) -> None:
         """Go on under other settings, which are checked already; see `configure`."""
         now = self._now()
+        judge = self._judge if classify is None else Judge(self.name, classify)
         with self._lock:
-            if classify is not None:
-                self._judge = Judge(self.name, classify)
-            self._refresh()
+            self._judge = judge
+            self._refresh(now)
             self._circuit.configure(settings, now)
         self._after()
 
@@ -139,9 +139,10 @@ class Override:
     def end(self, *, reason: str | None = None, by: str | None = None) -> None:
         """Close the circuit if this order is still in force."""
         breaker = self._breaker
+        now = breaker._now()
         with breaker._lock:
             if breaker._circuit.state is self._state:
-                breaker._circuit.order(State.CLOSED, breaker._now(), note=reason, by=by)
+                breaker._circuit.order(State.CLOSED, now, note=reason, by=by)
         breaker._after()
 
     def __enter__(self) -> Override:

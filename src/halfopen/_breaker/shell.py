@@ -67,7 +67,7 @@ class Shell:
         self._timer: Any = None
         self._warned = False
         self._circuit = Circuit(name, settings, self._now(), rng, bus)
-        self._refresh()
+        self._refresh(self._now())
         bus.attach(self)
 
     def tick(self) -> None:
@@ -157,22 +157,24 @@ class Shell:
     def _idle(self) -> bool:
         """Say whether nothing would be lost if it were forgotten: CLOSED, and no permit in flight."""
         circuit = self._circuit
+        now = self._now()
         with self._lock:
-            circuit.fold(self._now())
+            circuit.fold(now)
             return circuit.state.kind is State.CLOSED and circuit.in_flight() == 0
 
     def listeners_changed(self) -> None:
         """Take note that somebody began, or ceased, to listen."""
+        now = self._now()
         with self._lock:
-            self._refresh()
+            self._refresh(now)
 
-    def _refresh(self) -> None:
+    def _refresh(self, now: float) -> None:
         """Let the circuit know what it has to tell and to judge, from the next call on."""
         circuit, wants = self._circuit, self._bus.wants
         circuit.judges_every_success = self._judge.judges_results or wants(CallSucceeded)
         circuit.tells_refusals = wants(CallRejected)
         circuit.tells_outcomes = any(wants(kind) for kind in _OUTCOMES)
-        circuit.fold(self._now())
+        circuit.fold(now)
 
     def after_fork(self) -> None:
         """Begin anew in a child process: the parent's calls are not ours, and its lock may be held."""
@@ -181,7 +183,7 @@ class Shell:
         self._timer = None
         # In place, because wrapped functions hold the circuit.
         self._circuit.begin(self._now())
-        self._refresh()
+        self._refresh(self._now())
 
 
 def _weak_tick(breaker: Shell) -> Callable[[], None]:
