@@ -25,7 +25,7 @@ time_windows = st.builds(
 )
 windows = count_windows | time_windows
 waits = st.sampled_from((2.0, exponential(2, 2, 16, jitter=0)))
-ramps = st.none() | st.sampled_from((Ramp(duration=RAMP, start=0.25), Ramp(duration=RAMP, start=1.0)))
+ramps = st.sampled_from((None, *[Ramp(duration=RAMP, start=start) for start in (0.25, 0.5, 1.0)]))
 
 
 @st.composite
