@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from halfopen.cache_fallback import CacheFallback
     from halfopen.fallback import Fallback
     from halfopen.hedge import Hedge
+    from halfopen.pipeline import Finding, Pipeline
     from halfopen.rate_limiter import RateLimiter
     from halfopen.registry import Registry
     from halfopen.retry import Retry, RetryBudget, attempt
@@ -69,6 +70,7 @@ __all__ = [
     "Event",
     "Failures",
     "Fallback",
+    "Finding",
     "HalfOpen",
     "HalfOpenError",
     "Hedge",
@@ -77,6 +79,7 @@ __all__ = [
     "Outcome",
     "Override",
     "Permit",
+    "Pipeline",
     "PolicyCreated",
     "PolicyEvicted",
     "Ramp",
@@ -110,7 +113,9 @@ _LATE = {
     "CacheFallback": "halfopen.cache_fallback",
     "DeadlinePassedError": "halfopen.timeout",
     "Fallback": "halfopen.fallback",
+    "Finding": "halfopen.pipeline",
     "Hedge": "halfopen.hedge",
+    "Pipeline": "halfopen.pipeline",
     "RateLimiter": "halfopen.rate_limiter",
     "Registry": "halfopen.registry",
     "Retry": "halfopen.retry",

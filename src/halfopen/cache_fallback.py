@@ -13,8 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
-from halfopen._runtime.keyed import innermost
-from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.policy import decorate, innermost, refuse_coroutine
 
 __all__ = ["CacheFallback", "CacheFallbackSnapshot", "StaleAnswer"]
 
@@ -190,8 +189,9 @@ class CacheFallback:
 
     def _key_of(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the call's key, None where it has none."""
+        function: Callable[..., Any] | None = fn
         if type(fn) is MethodType:
-            fn, args = innermost(fn, args)
+            function, args = innermost(fn, args)
         key: Hashable
         if self._key is not None:
             key = self._key(*args, **kwargs)
@@ -200,7 +200,7 @@ class CacheFallback:
             types = tuple(map(type, args))
             names = sorted(kwargs) if kwargs else ()
             values = tuple(map(kwargs.get, names))
-            key = (fn, args, types, (*names,), values, tuple(map(type, values)))
+            key = (function, args, types, (*names,), values, tuple(map(type, values)))
         try:
             hash(key)
         except TypeError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Mapping
 from types import CoroutineType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -21,6 +20,7 @@ from halfopen._core.windows import CountWindow, TimeWindow
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.late import CHANCE
+from halfopen._runtime.policy import mark
 from halfopen._runtime.wrappers import build, kind_of
 from halfopen.classification import Failures
 from halfopen.typing import Classifier
@@ -149,7 +149,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
         refuse_unguardable(fn)
         kind = kind_of(fn)
         guarded = self._async_generator(fn) if kind == "async_generator" else build(fn, kind, self._names())
-        return cast("F", functools.update_wrapper(guarded, fn))  # the same signature, by construction
+        return mark(fn, guarded)
 
     def _names(self) -> dict[str, Any]:
         return {

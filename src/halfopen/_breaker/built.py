@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from halfopen._runtime.late import logger
 
-__all__ = ["note_built"]
+__all__ = ["note_built", "times_built"]
 
 OFTEN = 20
 _REMEMBERED = 1000
@@ -27,3 +27,8 @@ def note_built(name: str) -> None:
             name,
             count,
         )
+
+
+def times_built(name: str) -> int:
+    """Return how many breakers of this name were made by hand, as far as is remembered."""
+    return _built.get(name, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -14,6 +13,7 @@ from halfopen._core.settings import Call
 from halfopen._core.states import Refusal, State
 from halfopen._core.stays import StateObject
 from halfopen._runtime import trials
+from halfopen._runtime.policy import innermost
 from halfopen._runtime.wrappers import kind_of
 from halfopen.errors import CircuitOpenError
 
@@ -107,7 +107,7 @@ class Guarding(Shell):
     def _async_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
             items = fn(*args, **kwargs)  # runs nothing yet, but refuses wrong arguments
-            permit = self.acquire(Call(fn, args, kwargs))
+            permit = self.acquire(Call(*innermost(fn, args), kwargs))
             step: Callable[[Any], Awaitable[Any]] = items.asend
             sent: Any = None
             try:
@@ -148,7 +148,7 @@ class Guarding(Shell):
             self.tick()  # a wait that user code has to compute may be over already
         while True:
             kind = circuit.state.kind
-            eligible = self._eligible(kind, call if call is not None else Call(fn, args, kwargs or {}))
+            eligible = self._eligible(kind, call, fn, args, kwargs)
             permit = GatedPermit(self, state, next(circuit.serials), now)
             watch = Watch(permit, self._abandoned.append)
             with self._lock:
@@ -178,10 +178,19 @@ class Guarding(Shell):
                 return GuestPermit(self, state, 0, now)
         return None
 
-    def _eligible(self, kind: State, call: Call) -> bool:
+    def _eligible(
+        self,
+        kind: State,
+        call: Call | None,
+        fn: Callable[..., Any] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+    ) -> bool:
         predicate = self._circuit.settings.half_open.eligible
         if predicate is None or kind not in (State.OPEN, State.HALF_OPEN):
             return True
+        if call is None:
+            call = Call(*innermost(fn, args), kwargs or {})
         try:
             return bool(predicate(call))
         except Exception:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from halfopen._core.checking import Checks
 from halfopen._runtime.forking import renew_after_fork
-from halfopen._runtime.policy import CallPolicy, decorate
+from halfopen._runtime.policy import CallPolicy, decorate, innermost
 
-__all__ = ["KeyedPolicy", "innermost"]
+__all__ = ["KeyedPolicy"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -143,18 +143,3 @@ class KeyedPolicy(Generic[K]):
         if self.overflows:
             policies[OTHER] = self._other
         return {key: policy.snapshot() for key, policy in policies.items()}
-
-
-def innermost(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """
-    Return the user's function and its arguments, seen through the policies between.
-
-    A pipeline calls ``outer.call(inner.call, fn, *args)``; for *outer* the first argument is no argument of the user's.
-    """
-    while args and getattr(fn, "__name__", None) in ("call", "acall") and _is_ours(getattr(fn, "__self__", None)):
-        fn, args = cast("Callable[..., Any]", args[0]), args[1:]
-    return fn, args
-
-
-def _is_ours(owner: object) -> bool:
-    return owner is not None and type(owner).__module__.partition(".")[0] == "halfopen"

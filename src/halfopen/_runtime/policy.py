@@ -9,7 +9,16 @@ from functools import partial, wraps
 from types import CoroutineType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["CallPolicy", "Hold", "decorate", "innermost", "is_async", "refuse_coroutine"]
+__all__ = [
+    "CallPolicy",
+    "Hold",
+    "decorate",
+    "innermost",
+    "is_async",
+    "mark",
+    "refuse_coroutine",
+    "refuse_what_is_no_function",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,10 +75,10 @@ def decorate(policy: CallPolicy, fn: F, *, hold: Hold | None = None, no_generato
         wrapped = cast(Any, fn)
         inner = decorate(policy, wrapped.__func__, hold=hold, no_generators=no_generators)
         return cast(F, type(wrapped)(inner))
-    _refuse_what_is_no_function(policy, fn)
+    refuse_what_is_no_function(policy, fn)
     if _is(inspect.isgeneratorfunction, fn) or _is(inspect.isasyncgenfunction, fn):
-        return cast(F, _keep_name(fn, _generator(policy, fn, hold, no_generators)))
-    return cast(F, _keep_name(fn, _async(policy, fn) if is_async(fn) else _sync(policy, fn)))
+        return mark(fn, _generator(policy, fn, hold, no_generators))
+    return mark(fn, _async(policy, fn) if is_async(fn) else _sync(policy, fn))
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
@@ -92,10 +101,32 @@ def refuse_coroutine(policy: CallPolicy, result: object) -> None:
 def innermost(
     fn: Callable[..., Any] | None, args: tuple[Any, ...]
 ) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
-    """Return the function and the arguments at the end of a chain such as ``(retry.call, timeout.call, fn, *args)``."""
-    while args and _is_policys_own(fn):
+    """
+    Return the user's function and its arguments, seen through the policies between.
+
+    A pipeline calls ``outer.call(inner.call, fn, *args)``; for *outer* the first argument is no argument of the user's.
+    """
+    while args and callable(args[0]) and _is_policys_own(fn):
         fn, args = args[0], args[1:]
-    return fn, args
+    return _guarded_by_ours(fn), args
+
+
+def mark(fn: F, wrapper: Callable[..., Any]) -> F:
+    """Give *wrapper* the looks of *fn*, which it guards, so that `innermost` sees through it."""
+    # An instance's attributes are its own; a function's are part of it.
+    wrapper = wraps(fn)(wrapper) if inspect.isroutine(fn) else wraps(fn, updated=())(wrapper)
+    setattr(wrapper, _GUARDS, fn)
+    return cast(F, wrapper)
+
+
+_GUARDS = "__halfopen_guards__"
+
+
+def _guarded_by_ours(fn: Any) -> Any:
+    # A stranger's wrapper copies the attributes of what it wraps, this one too; but not what it wraps itself.
+    while (inner := getattr(fn, _GUARDS, None)) is not None and getattr(fn, "__wrapped__", None) is inner:
+        fn = inner
+    return fn
 
 
 def _is_policys_own(fn: object) -> bool:
@@ -109,7 +140,8 @@ def _is(question: Callable[[Any], bool], fn: Any) -> bool:
     return question(fn) or (not inspect.isroutine(fn) and question(type(fn).__call__))
 
 
-def _refuse_what_is_no_function(policy: CallPolicy, fn: object) -> None:
+def refuse_what_is_no_function(policy: CallPolicy, fn: object) -> None:
+    """Raise TypeError for what no policy can guard."""
     if isinstance(fn, type):
         raise TypeError(f"{_kind(policy)} guards calls, not the class {fn.__qualname__}; decorate its methods")
     if isinstance(fn, property):
@@ -120,11 +152,6 @@ def _refuse_what_is_no_function(policy: CallPolicy, fn: object) -> None:
 
 def _kind(policy: CallPolicy) -> str:
     return f"{type(policy).__name__} {policy.name!r}"
-
-
-def _keep_name(fn: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    # An instance's attributes are its own; a function's are part of it.
-    return wraps(fn)(wrapper) if inspect.isroutine(fn) else wraps(fn, updated=())(wrapper)
 
 
 def _sync(policy: CallPolicy, fn: Callable[..., Any]) -> Callable[..., Any]:
