@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import CoroutineType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from halfopen._core.checking import Checks
-from halfopen._core.histogram import Histogram, HistogramSnapshot
-from halfopen._core.slots import Slots, Ticket
+from halfopen._core.histogram import HistogramSnapshot
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen._runtime.policy import decorate, refuse_coroutine
-from halfopen._runtime.waiting import ThreadWaker, async_waker, longest_wait
-from halfopen.errors import BulkheadFullError
+from halfopen._runtime.pool import Pool
 
 __all__ = ["Bulkhead", "BulkheadSnapshot", "Place"]
 
@@ -56,63 +53,6 @@ class BulkheadSnapshot:
     rejections: Mapping[str, int]
     abandoned: int
     wait_seconds: HistogramSnapshot
-
-
-class _Pool(Slots):
-    """Slots with their lock and what was counted under it."""
-
-    __slots__ = ("abandoned", "admitted", "full", "lock", "orphans", "timed_out", "waited", "waits")
-
-    def __init__(self, limit: int, max_waiting: int) -> None:
-        super().__init__(limit, max_waiting)
-        self.lock = threading.Lock()
-        self.admitted = 0
-        self.waited = 0
-        self.full = 0
-        self.timed_out = 0
-        self.abandoned = 0
-        self.waits = Histogram()
-        # Slots whose holder the garbage collector found, at a moment when the lock may not be waited for.
-        self.orphans: deque[None] = deque()
-
-    def let_go(self, ticket: Ticket) -> None:
-        """Let *ticket* leave, in line or with a slot, and wake whom that goes to; an interrupt stops neither."""
-        done = False
-        heir = None
-        try:
-            with self.lock:
-                heir = self.give_up(ticket)
-                done = True
-            self.wake(heir)
-        except BaseException:
-            self.finish(done, ticket, heir)
-            raise
-
-    def finish(self, done: bool, ticket: Ticket | None, heir: Ticket | None) -> None:
-        """Do what an interrupt kept from being done."""
-        if not done:
-            with self.lock:
-                heir = self.leave() if ticket is None else self.give_up(ticket)
-        self.wake(heir)
-
-    def wake(self, heir: Ticket | None) -> None:
-        """Wake who got a slot, or the next one where nobody is there to be woken."""
-        while heir is not None and not heir.waker.wake():
-            with self.lock:
-                heir = self.revoke(heir)
-        if self.orphans:
-            self.adopt()
-
-    def adopt(self) -> None:
-        """Take back the slots of holders that were thrown away."""
-        while self.orphans:
-            heir = None
-            with self.lock:
-                if self.orphans:
-                    del self.orphans[0]
-                    self.abandoned += 1
-                    heir = self.leave()
-            self.wake(heir)
 
 
 class Bulkhead:
@@ -154,7 +94,7 @@ class Bulkhead:
         self.name = name
         self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
         self._max_wait = max_wait
-        self._pool = _Pool(limit, max_waiting)
+        self._pool = Pool(limit, max_waiting)
         renew_after_fork(self)
 
     @classmethod
@@ -204,7 +144,7 @@ class Bulkhead:
                     pool.admitted += 1
                     held = True
             if not held:
-                self._wait(pool)
+                pool.wait_for_slot(self.name, self._clock, self._max_wait)
                 held = True
             result = fn(*args, **kwargs)
             kind: object = type(result)
@@ -244,7 +184,7 @@ class Bulkhead:
                     pool.admitted += 1
                     held = True
             if not held:
-                await self._await(pool)
+                await pool.await_slot(self.name, self._clock, self._max_wait)
                 held = True
             return await fn(*args, **kwargs)
         finally:
@@ -320,57 +260,6 @@ class Bulkhead:
             wait_seconds=waits,
         )
 
-    def _wait(self, pool: _Pool) -> None:
-        waker = ThreadWaker()
-        ticket = Ticket(waker)
-        try:
-            began, until = self._line_up(pool, ticket)
-            if not ticket.granted:
-                waker.wait(self._clock, until)
-            self._confirm(pool, ticket, began)
-        except BaseException:
-            pool.let_go(ticket)
-            raise
-
-    async def _await(self, pool: _Pool) -> None:
-        waker = async_waker()
-        ticket = Ticket(waker)
-        try:
-            began, until = self._line_up(pool, ticket)
-            if not ticket.granted:
-                await waker.wait(self._clock, until)
-            self._confirm(pool, ticket, began)
-        except BaseException:
-            pool.let_go(ticket)
-            raise
-
-    def _line_up(self, pool: _Pool, ticket: Ticket) -> tuple[float, float | None]:
-        pool.adopt()
-        began = self._clock.monotonic()
-        longest = longest_wait(self._max_wait) if pool.max_waiting else None
-        late = longest is not None and longest <= 0
-        with pool.lock:
-            entered = not late and pool.enter(ticket)
-            pool.full += not entered and not late
-            pool.timed_out += late
-        if not entered:
-            raise BulkheadFullError(self.name, pool.limit, "wait_timeout" if late else "full")
-        return began, None if longest is None else began + longest
-
-    def _confirm(self, pool: _Pool, ticket: Ticket, began: float) -> None:
-        waited = max(0.0, self._clock.monotonic() - began)
-        with pool.lock:
-            granted = ticket.granted
-            if granted:
-                ticket.taken = True
-                pool.admitted += 1
-                pool.waited += 1
-                pool.waits.add(waited)
-            else:
-                pool.timed_out += 1
-        if not granted:
-            raise BulkheadFullError(self.name, pool.limit, "wait_timeout")
-
     def _idle(self) -> bool:
         return self._pool.in_use == 0
 
@@ -378,7 +267,7 @@ class Bulkhead:
         # The caller that forked still holds its slot of the old pool and will free it.
         old = self._pool
         old.lock = threading.Lock()
-        self._pool = _Pool(old.limit, old.max_waiting)
+        self._pool = Pool(old.limit, old.max_waiting)
 
     def __reduce__(self) -> tuple[Any, ...]:
         pool = self._pool
@@ -397,19 +286,21 @@ class Place:
 
     def __init__(self, bulkhead: Bulkhead) -> None:
         self._bulkhead = bulkhead
-        self._pool: _Pool | None = None
+        self._pool: Pool | None = None
 
     def __enter__(self) -> Place:
         if not self._take():
-            pool = self._bulkhead._pool
-            self._bulkhead._wait(pool)
+            owner = self._bulkhead
+            pool = owner._pool
+            pool.wait_for_slot(owner.name, owner._clock, owner._max_wait)
             self._pool = pool
         return self
 
     async def __aenter__(self) -> Place:
         if not self._take():
-            pool = self._bulkhead._pool
-            await self._bulkhead._await(pool)
+            owner = self._bulkhead
+            pool = owner._pool
+            await pool.await_slot(owner.name, owner._clock, owner._max_wait)
             self._pool = pool
         return self
 

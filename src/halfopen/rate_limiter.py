@@ -9,15 +9,12 @@ from types import CoroutineType, TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from halfopen._core.checking import Checks
-from halfopen._core.gcra import Gcra, seconds_until
-from halfopen._core.histogram import Histogram, HistogramSnapshot
-from halfopen._core.slots import Line, Ticket
+from halfopen._core.histogram import HistogramSnapshot
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import KeyedPolicy
+from halfopen._runtime.meter import Meter
 from halfopen._runtime.policy import decorate, refuse_coroutine
-from halfopen._runtime.waiting import ThreadWaker, async_waker, longest_wait
-from halfopen.errors import RateLimitedError
 
 __all__ = ["RateLimiter", "RateLimiterSnapshot", "Turn"]
 
@@ -67,40 +64,6 @@ class _Settings(NamedTuple):
         return max(1, int(min(self.rate, 1_000_000))) if self.burst is None else self.burst
 
 
-class _Meter(Gcra):
-    """The algorithm with its lock, its line, and what was counted under the lock."""
-
-    __slots__ = ("admitted", "line", "lock", "rejected", "waited", "waits")
-
-    def __init__(self, rate: float, per: float, burst: int) -> None:
-        super().__init__(rate, per, burst)
-        self.lock = threading.Lock()
-        self.line = Line()
-        self.admitted = 0
-        self.rejected = 0
-        self.waited = 0
-        self.waits = Histogram()
-
-    def line_up(self, now: float, ticket: Ticket, longest: float | None) -> float | None:
-        """Join the line; return the seconds until a permit is free instead, where that is longer than *longest*."""
-        wait = seconds_until(self.due(now, self.line.waiting), now)
-        if longest is not None and wait > longest:
-            self.rejected += 1
-            return wait
-        self.line.join(ticket)
-        return None
-
-    def take_turn(self, now: float, began: float, ticket: Ticket) -> float:
-        """Let the first in line take a permit and leave; return the seconds it has to wait still, 0 if it has it."""
-        if not self.take(now):
-            return seconds_until(self.due(now), now)
-        self.line.leave(ticket)
-        self.admitted += 1
-        self.waited += 1
-        self.waits.add(max(0.0, now - began))
-        return 0.0
-
-
 class RateLimiter:
     """
     Let at most *rate* calls begin in *per* seconds, after a quiet time up to *burst* of them at once.
@@ -143,7 +106,7 @@ class RateLimiter:
         self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
         self._monotonic = self._clock.monotonic
         self._settings = _Settings(rate, per, burst, max_wait)
-        self._meter = _Meter(rate, per, self._settings.whole_burst)
+        self._meter = Meter(rate, per, self._settings.whole_burst)
         renew_after_fork(self)
 
     @classmethod
@@ -188,7 +151,7 @@ class RateLimiter:
             RateLimitedError: That would take longer than *max_wait*; ``retry_after`` says how long.
         """
         if not self._admit():
-            self._wait()
+            self._meter.wait_for_turn(self.name, self._clock, self._settings.max_wait)
         result = fn(*args, **kwargs)
         kind: object = type(result)
         if kind is CoroutineType:
@@ -203,7 +166,7 @@ class RateLimiter:
             RateLimitedError: That would take longer than *max_wait*; ``retry_after`` says how long.
         """
         if not self._admit():
-            await self._await()
+            await self._meter.await_turn(self.name, self._clock, self._settings.max_wait)
         return await fn(*args, **kwargs)
 
     def __call__(self, fn: F) -> F:
@@ -276,47 +239,6 @@ class RateLimiter:
             meter.admitted += 1
         return True
 
-    def _wait(self) -> None:
-        meter = self._meter
-        waker = ThreadWaker()
-        ticket = Ticket(waker)
-        try:
-            began, first = self._line_up(meter, ticket)
-            if not first:
-                waker.wait(self._clock, None)
-            while left := self._take_turn(meter, began, ticket):
-                self._clock.sleep(left)
-        finally:
-            _next_turn(meter, ticket)
-
-    async def _await(self) -> None:
-        meter = self._meter
-        waker = async_waker()
-        ticket = Ticket(waker)
-        try:
-            began, first = self._line_up(meter, ticket)
-            if not first:
-                await waker.wait(self._clock, None)
-            while left := self._take_turn(meter, began, ticket):
-                await self._clock.asleep(left)
-        finally:
-            _next_turn(meter, ticket)
-
-    def _line_up(self, meter: _Meter, ticket: Ticket) -> tuple[float, bool]:
-        longest = longest_wait(self._settings.max_wait)
-        began = self._monotonic()
-        with meter.lock:
-            refused_for = meter.line_up(began, ticket, longest)
-            first = meter.line.first() is ticket
-        if refused_for is not None:
-            raise RateLimitedError(self.name, refused_for)
-        return began, first
-
-    def _take_turn(self, meter: _Meter, began: float, ticket: Ticket) -> float:
-        now = self._monotonic()
-        with meter.lock:
-            return meter.take_turn(now, began, ticket)
-
     def _idle(self) -> bool:
         meter = self._meter
         return meter.line.waiting == 0 and meter.tat <= self._monotonic()
@@ -324,7 +246,7 @@ class RateLimiter:
     def _renew(self) -> None:
         self._meter.lock = threading.Lock()
         settings = self._settings
-        self._meter = _Meter(settings.rate, settings.per, settings.whole_burst)
+        self._meter = Meter(settings.rate, settings.per, settings.whole_burst)
 
     def __reduce__(self) -> tuple[Any, ...]:
         clock = None if self._clock is SYSTEM_CLOCK else self._clock
@@ -344,13 +266,15 @@ class Turn:
         self._limiter = limiter
 
     def __enter__(self) -> Turn:
-        if not self._limiter._admit():
-            self._limiter._wait()
+        owner = self._limiter
+        if not owner._admit():
+            owner._meter.wait_for_turn(owner.name, owner._clock, owner._settings.max_wait)
         return self
 
     async def __aenter__(self) -> Turn:
-        if not self._limiter._admit():
-            await self._limiter._await()
+        owner = self._limiter
+        if not owner._admit():
+            await owner._meter.await_turn(owner.name, owner._clock, owner._settings.max_wait)
         return self
 
     def __exit__(
@@ -360,25 +284,6 @@ class Turn:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
-
-
-def _next_turn(meter: _Meter, ticket: Ticket) -> None:
-    """Leave the line and wake who is first now; may be done twice, so an interrupt is answered by doing it again."""
-    try:
-        _leave_line(meter, ticket)
-    except BaseException:
-        _leave_line(meter, ticket)
-        raise
-
-
-def _leave_line(meter: _Meter, ticket: Ticket) -> None:
-    while True:
-        with meter.lock:
-            meter.line.leave(ticket)
-            first = meter.line.first()
-        if first is None or first.waker.wake():
-            return
-        ticket = first  # nobody is there to be woken
 
 
 def _check(name: str, rate: Any, per: Any, burst: Any, max_wait: Any) -> None:

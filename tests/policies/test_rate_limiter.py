@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from halfopen._core.slots import Ticket
 from halfopen._runtime.deadline import deadline
+from halfopen._runtime.meter import Meter
 from halfopen.errors import ConfigError, RateLimitedError
-from halfopen.rate_limiter import RateLimiter, _Meter
+from halfopen.rate_limiter import RateLimiter
 from halfopen.testing import FakeClock
 
 
@@ -171,7 +172,7 @@ def test_a_newcomer_does_not_overtake_the_first_in_line_that_is_not_awake_yet() 
 
 
 def test_one_that_has_its_permit_is_in_line_no_longer() -> None:
-    meter = _Meter(1, 1.0, 1)
+    meter = Meter(1, 1.0, 1)
     ticket = Ticket()
     assert meter.line_up(5.0, ticket, None) is None
 
