@@ -467,3 +467,42 @@ def test_the_hubs_rate_holds_over_all_lanes(tmp_path: Path, clock: FakeClock) ->
 
     assert 28 <= len(partner.seen) <= 41
     assert abs(sum("acme" in one for one in partner.ids) - sum("globex" in one for one in partner.ids)) <= 12
+
+
+@pytest.mark.parametrize(("blame", "failures"), [(False, 0), (True, 1)])
+def test_an_overdue_receipt_is_the_breakers_business_only_if_the_profile_says_so(
+    store: Store, clock: FakeClock, blame: bool, failures: int
+) -> None:
+    queue, partner = hub(store, clock), Partner([Report(Verdict.ACCEPTED)])
+    profile = LaneProfile(receipt_failures=blame, receipt_deadline=60.0)
+    gate = queue.lane("acme", sender=partner, breaker=breaker(clock), profile=profile)
+    fill(queue, 1)
+    queue.tick()
+    clock.advance(61)
+
+    queue.tick()
+
+    assert (failures, S.AWAITING_RECEIPT, 2) == (
+        gate.snapshot().counters.failures,
+        queue.get("<acme0>").state,
+        len(partner.seen),
+    )
+
+
+def test_the_timeout_of_a_trial_call_is_lowered(store: Store, clock: FakeClock) -> None:
+    timeouts: list[tuple[bool, float]] = []
+
+    def send(delivery: Delivery) -> Report:
+        timeouts.append((delivery.trial, delivery.timeout))
+        return UNAVAILABLE
+
+    queue = hub(store, clock)
+    gate = breaker(clock, half_open=HalfOpen(permitted_calls=1, trial_timeout=20.0))
+    queue.lane("acme", sender=send, breaker=gate, profile=LaneProfile(timeout=60.0, trial_timeout=30.0))
+    fill(queue)
+    queue.tick()
+    clock.advance(31)
+
+    queue.tick()
+
+    assert [(False, 60.0)] * 3 + [(True, 20.0)] == timeouts

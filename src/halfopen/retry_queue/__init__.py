@@ -1,6 +1,6 @@
 """Durable store-and-forward: one lane per partner, a breaker before each, and a store that survives `kill -9`."""
 
-from ._alerts import AlertKind, QueueAlert
+from ._alerts import QueueAlert
 from ._caretaker import Keep
 from ._delivery import AsyncSender, Delivery, Sender
 from ._errors import (
@@ -18,7 +18,7 @@ from ._inspection import Selection
 from ._profile import LaneProfile, MessageSchedule
 from ._reports import Report, Verdict
 from ._requests import Accepted
-from ._rows import HistoryEntry, Message, MessageState, Stream
+from ._rows import AlertKind, HistoryEntry, Message, MessageState, Stream
 from ._stats import LaneStats, QueueStats
 from ._store import Store
 from .answers import judge_exception, judge_status

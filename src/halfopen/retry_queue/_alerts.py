@@ -7,30 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from halfopen._runtime.clock import Clock
 
-__all__ = ["AlertKind", "Alerts", "QueueAlert"]
+from ._rows import AlertKind
+
+__all__ = ["Alerts", "QueueAlert"]
 
 _LOG = logging.getLogger("halfopen.retry_queue")
-
-AlertKind = Literal[
-    "opened",
-    "reopened",
-    "closed",
-    "drained",
-    "inconclusive",
-    "lane_held",
-    "security",
-    "error",
-    "dead",
-    "expiring",
-    "receipt_overdue",
-    "store_unavailable",
-    "store_available",
-    "clock_stepped",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

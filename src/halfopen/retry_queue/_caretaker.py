@@ -70,7 +70,9 @@ class Caretaker:
         self._renew(now)
         self._write_again()
         self._announce(self._hub.store.reap(self._profile_of, self._own()))
-        self._announce(self._hub.store.overdue(self._profile_of))
+        overdue = self._hub.store.overdue(self._profile_of)
+        self._blame(overdue)
+        self._announce(overdue)
         if now >= self._expiry_from:
             self._announce(self._hub.store.expire())
         if now >= self._slowly_at:
@@ -121,6 +123,11 @@ class Caretaker:
             if lane is not None:
                 lane.results.announce(message, change)
             self._hub.attention(message.lane)
+
+    def _blame(self, overdue: Iterable[tuple[Message, Change]]) -> None:
+        for message, _ in overdue:
+            if (lane := self._lanes.get(message.lane)) is not None:
+                lane.results.blame_missing_receipt(message, lane.outage.epoch)
 
     def _slowly(self) -> None:
         horizon = max((lane.profile.schedule.horizon for lane in list(self._lanes.values())), default=_DAY)

@@ -87,7 +87,10 @@ class Attempt:
     def prepare(self) -> Delivery | Report:
         """Load and verify the payload; return a report instead if nothing can or may be sent."""
         profile = self.lane.profile
-        timeout = min(profile.timeout, profile.trial_timeout) if self.permit.trial else profile.timeout
+        timeout = profile.timeout
+        if self.permit.trial:
+            # The breaker counts a trial call as failed when its lease is over: do not go on beyond it.
+            timeout = min(timeout, profile.trial_timeout, self.lane.breaker.settings.half_open.trial_timeout)
         if self.lease_until - self.lane.clock.monotonic() < timeout:
             return Report(Verdict.NOT_SENT, "too little of the lease is left")
         try:

@@ -7,11 +7,11 @@ from halfopen._core.states import Reason, State
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.errors import ConfigError
 
-from ._alerts import AlertKind
 from ._hub import Hub
 from ._inspection import Look
 from ._pacing import spread_delay
 from ._profile import LaneProfile
+from ._rows import AlertKind
 from ._verdicts import SharedVerdict, pack, unpack
 
 __all__ = ["Outage"]

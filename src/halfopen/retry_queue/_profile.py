@@ -64,7 +64,7 @@ class LaneProfile:
         back_end_tries: Tries after the partner's catch-all error, then `error`.
         spread: Seconds over which lanes that recover together start.
         after_inconclusive: Lane empty, a success, no failure, and half-open is over: ``close`` or ``reopen``.
-        slow_call_duration: A success longer than this halves the send window; None: no success is slow.
+        slow_call_duration: A success longer than this halves the send window; None: what the breaker calls slow.
         duplicate_texts: Error texts with which this partner means "I have it", normalised.
         retry_statuses: HTTP statuses to take as a failure beyond the table.
         refuse_statuses: HTTP statuses to take as a refusal beyond the table.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ._alerts import AlertKind
-from ._rows import MessageState, Outcome
+from ._rows import AlertKind, MessageState, Outcome
 
 __all__ = ["RULES", "Report", "Rule", "Verdict"]
 

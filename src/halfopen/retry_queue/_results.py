@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from halfopen._core.states import State
 from halfopen.circuit_breaker import CircuitBreaker
+from halfopen.errors import RejectedError
 
 from ._errors import StoreUnavailableError
 from ._group_commit import Ticket
@@ -81,6 +83,8 @@ class Results:
 
     def _slow(self, attempt: Attempt) -> bool:
         limit = self._profile.slow_call_duration
+        if limit is None:
+            limit = self._breaker.settings.slow_call_duration
         return limit is not None and self._hub.clock.monotonic() - attempt.permit.began > limit
 
     def _write(self, attempt: Attempt, change: Change, pace: Pace | None) -> None:
@@ -130,6 +134,13 @@ class Results:
     def _hold(self, note: str) -> None:
         self._hub.store.hold(self._name, "configuration", None, note, None)
         self._hub.alerts.tell("lane_held", lane=self._name, detail=note)
+
+    def blame_missing_receipt(self, message: Message, epoch: int) -> None:
+        """Tell the breaker of an overdue receipt, if the profile says so and its epoch is still that of the send."""
+        if not self._profile.receipt_failures or message.epoch != epoch:
+            return
+        with suppress(RejectedError):
+            self._breaker.acquire().failure()
 
     def drain_seconds(self, backlog: int) -> float | None:
         """Estimate seconds until *backlog* messages are gone, at the pace of the last ones; None where unknown."""

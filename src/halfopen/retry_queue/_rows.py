@@ -6,9 +6,26 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-__all__ = ["READY", "RESTING", "HistoryEntry", "LaneRow", "Message", "MessageState", "Outcome", "Stream"]
+__all__ = ["READY", "RESTING", "AlertKind", "HistoryEntry", "LaneRow", "Message", "MessageState", "Outcome", "Stream"]
 
 Outcome = Literal["success", "failure", "ignored"]
+
+AlertKind = Literal[
+    "opened",
+    "reopened",
+    "closed",
+    "drained",
+    "inconclusive",
+    "lane_held",
+    "security",
+    "error",
+    "dead",
+    "expiring",
+    "receipt_overdue",
+    "store_unavailable",
+    "store_available",
+    "clock_stepped",
+]
 
 
 class MessageState(StrEnum):

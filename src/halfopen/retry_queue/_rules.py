@@ -10,11 +10,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ._alerts import AlertKind
 from ._errors import CommandRefusedError, ConfirmationRequiredError
 from ._profile import LaneProfile
 from ._reports import RULES, Report, Rule, Verdict
-from ._rows import RESTING, Message, MessageState, Outcome
+from ._rows import RESTING, AlertKind, Message, MessageState, Outcome
 
 __all__ = [
     "Change",

@@ -57,9 +57,11 @@ class Threads:
 
     def _run(self) -> None:
         while True:
-            self._idle += 1
+            with self._lock:
+                self._idle += 1
             job = self._jobs.get()
-            self._idle -= 1
+            with self._lock:
+                self._idle -= 1
             if job is None:
                 return
             try:

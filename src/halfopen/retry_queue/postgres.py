@@ -120,10 +120,23 @@ class PostgresStore(Store):
     def read(self, operation: Callable[[Reader], T]) -> T:
         self._after_fork()
         try:
-            with self._borrowed() as connection:
-                return operation(_Cursor(connection, self.now()))
+            return self._read(operation)
+        except psycopg.OperationalError:
+            # The server may have been restarted since the last time: once more, on a new connection.
+            self._forget_idle()
+        try:
+            return self._read(operation)
         except psycopg.Error as error:
             raise StoreUnavailableError(f"PostgreSQL: {error}") from error
+
+    def _read(self, operation: Callable[[Reader], T]) -> T:
+        with self._borrowed() as connection:
+            return operation(_Cursor(connection, self.now()))
+
+    def _forget_idle(self) -> None:
+        with self._idle_lock:
+            while self._idle:
+                self._idle.pop().close()
 
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator[Connection]:
@@ -192,9 +205,7 @@ class PostgresStore(Store):
         if self._pid != os.getpid():
             return
         self._commits.close()
-        with self._idle_lock:
-            while self._idle:
-                self._idle.pop().close()
+        self._forget_idle()
 
 
 @lru_cache(maxsize=512)
