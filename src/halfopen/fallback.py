@@ -68,14 +68,14 @@ class Fallback:
     def __init__(
         self,
         name: str,
-        *links: Any,
+        *links: Callable[[Exception], Any] | object,
         on: type[Exception] | tuple[type[Exception], ...],
         clock: Clock | None = None,
     ) -> None:
         errors = on if isinstance(on, tuple) else (on,)
         _check(name, links, errors)
         self.name = name
-        self._links = links
+        self._links: tuple[Any, ...] = links
         self._on = errors
         self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
         self._renew()
