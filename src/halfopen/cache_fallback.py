@@ -198,9 +198,7 @@ class CacheFallback:
         else:
             # With types, because 1, 1.0 and True are equal.
             types = tuple(map(type, args))
-            names = sorted(kwargs) if kwargs else ()
-            values = tuple(map(kwargs.get, names))
-            key = (function, args, types, (*names,), values, tuple(map(type, values)))
+            key = (function, args, types, *_named(kwargs)) if kwargs else (function, args, types)
         try:
             hash(key)
         except TypeError:
@@ -278,6 +276,12 @@ class CacheFallback:
 
     def __repr__(self) -> str:
         return f"<CacheFallback {self.name!r}: {len(self._kept)} of {self._max_entries} answers>"
+
+
+def _named(kwargs: dict[str, Any]) -> tuple[Hashable, ...]:
+    names = sorted(kwargs)
+    values = tuple(map(kwargs.get, names))
+    return (*names, values, tuple(map(type, values)))
 
 
 def _rebuild(kind: type[CacheFallback], name: str, *settings: Any) -> CacheFallback:

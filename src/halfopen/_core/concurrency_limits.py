@@ -230,18 +230,21 @@ class AdaptiveLimit:
         """Learn that a call ended well at *now* after *latency* seconds."""
         self._timed += 1
         self._latency += latency
-        self._count(now)
+        self._samples += 1
+        if self._ends is None or now >= self._ends:
+            self._look(now)
 
     def drop(self, now: float) -> None:
         """Learn that a call was dropped for overload at *now*."""
         self._dropped = True
-        self._count(now)
-
-    def _count(self, now: float) -> None:
         self._samples += 1
+        if self._ends is None or now >= self._ends:
+            self._look(now)
+
+    def _look(self, now: float) -> None:
         if self._ends is None:
             self._ends = now + self._window
-        elif now >= self._ends and self._samples >= self._min_samples:
+        elif self._samples >= self._min_samples:
             self._update()
             self._ends = now + self._window
 
