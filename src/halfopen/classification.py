@@ -71,7 +71,7 @@ class Failures:
             return FAILURE
         status = http_status(error)
         if status is None:
-            later = getattr(error, "retry_after", None)
+            later = _attribute(error, "retry_after")
             return FAILURE, later if isinstance(later, (int, float)) else None
         return _by_status(status, error)
 
@@ -169,7 +169,10 @@ def _header(headers: Any) -> str | None:
     if not callable(get):
         return None
     for name in ("retry-after", "Retry-After"):
-        value = get(name)
+        try:
+            value = get(name)
+        except Exception:
+            return None
         if isinstance(value, str):
             return value
     return None
@@ -179,10 +182,14 @@ def _seconds(value: str, now: Callable[[], float]) -> float | None:
     if value.isascii() and value.isdigit():
         seconds = float(value)
         return seconds if math.isfinite(seconds) else None
+    from datetime import UTC
     from email.utils import parsedate_to_datetime
 
     try:
-        return max(parsedate_to_datetime(value).timestamp() - now(), 0.0)
+        moment = parsedate_to_datetime(value)
+        if moment.tzinfo is None:  # HTTP knows no other zone
+            moment = moment.replace(tzinfo=UTC)
+        return max(moment.timestamp() - now(), 0.0)
     except (ValueError, TypeError, OverflowError):
         return None
 
