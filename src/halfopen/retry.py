@@ -167,6 +167,8 @@ class Retry:
         host = self._host
         if not host.quick or attempt() != 1:
             return self._call(Run(host, (fn, args, kwargs, None)), fn, args, kwargs)
+        if (pay_in := host.pay_in) is not None:
+            pay_in()
         began = host.now()
         try:
             result = fn(*args, **kwargs)
@@ -216,6 +218,8 @@ class Retry:
         host = self._host
         if not host.quick or attempt() != 1:
             return await self._acall(Run(host, (fn, args, kwargs, None)), fn, args, kwargs)
+        if (pay_in := host.pay_in) is not None:
+            pay_in()
         began = host.now()
         try:
             result = await fn(*args, **kwargs)

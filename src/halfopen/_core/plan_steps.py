@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from halfopen._core.plans import Step
 from halfopen._core.retry_backoff import Delays, Jitter
@@ -137,7 +137,7 @@ def _keyed(policy: Any) -> dict[str, Any]:
 
 
 def _as_tuple(errors: Any) -> tuple[type[Exception], ...]:
-    return errors if isinstance(errors, tuple) else (errors,)
+    return cast("tuple[type[Exception], ...]", errors if isinstance(errors, tuple) else (errors,))
 
 
 def _errors(on: Any) -> str:

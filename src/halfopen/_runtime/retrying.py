@@ -47,10 +47,11 @@ class Host:
     What the calls of one retry share.
 
     Attributes:
-        quick: A first attempt that succeeds needs no `Run`: nobody listens, nothing is limited or judged.
+        quick: A first attempt that succeeds needs no `Run`: nobody listens, no time is limited, no result judged.
+        pay_in: Lets a call pay into the budget, where there is one.
     """
 
-    __slots__ = ("__weakref__", "breaker", "bus", "clock", "now", "quick", "rng", "settings", "tally")
+    __slots__ = ("__weakref__", "breaker", "bus", "clock", "now", "pay_in", "quick", "rng", "settings", "tally")
 
     def __init__(self, settings: RetrySettings, breaker: Any, clock: Clock, rng: Rng, bus: Bus) -> None:
         self.settings = settings
@@ -75,8 +76,8 @@ class Host:
     def listeners_changed(self) -> None:
         """Decide anew, after a change of settings or listeners, whether first attempts are quick."""
         settings = self.settings
-        plain = settings.total is None and settings.budget is None and settings.result is None
-        self.quick = plain and not self.bus.wants(RetryFinished)
+        self.pay_in: Callable[[], object] | None = None if settings.budget is None else settings.budget.pay_in
+        self.quick = settings.total is None and settings.result is None and not self.bus.wants(RetryFinished)
 
     def after_fork(self) -> None:
         """Replace the locks that a thread of the parent may have held."""
@@ -108,9 +109,9 @@ class Run:
         began: float | None = None,
     ) -> None:
         self._host = host
-        self._settings = settings = host.settings
+        self._settings = host.settings
         self._call = call
-        # A call that began already is at its first attempt.
+        # A call that began already is at its first attempt, and has paid.
         self._began = host.now() if began is None else began
         self.number = 0 if began is None else 1
         self._allowed: bool | None = None
@@ -118,8 +119,8 @@ class Run:
         self._token: Token[int] | None = None
         self._deadline: Token[Line | None] | None = None
         self._ended = False
-        if settings.budget is not None:
-            settings.budget.pay_in()
+        if began is None and (pay_in := host.pay_in) is not None:
+            pay_in()
 
     def enter(self) -> None:
         """Begin the next attempt."""
