@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -56,7 +56,7 @@ def queue(context: click.Context, db: str, schema: str) -> None:
 
 
 @contextmanager
-def _opened(context: click.Context) -> Iterator[RetryQueue]:
+def _opened(context: click.Context) -> Generator[RetryQueue]:
     db, schema = context.obj
     try:
         with RetryQueue(_store(db, schema)) as opened:
@@ -136,7 +136,7 @@ def list_(context: click.Context, selection: Selection, limit: int, after: int, 
 def dead(context: click.Context, selection: Selection, limit: int, as_json: bool) -> None:
     """List what needs a person: dead letters and errors, with their reasons."""
     states = selection.states or frozenset({MessageState.DEAD, MessageState.ERROR})
-    wanted = Selection(**{**_fields(selection), "states": states})
+    wanted = replace(selection, states=states)
     with _opened(context) as opened:
         _print_messages(opened.list(wanted, limit=limit), as_json)
 
@@ -223,7 +223,7 @@ _ordering("cancel", "Take messages out of the queue.")
 
 
 def _give_one_by_one(opened: RetryQueue, order: str, message_ids: Iterable[str], options: dict[str, Any]) -> None:
-    results = []
+    results: list[dict[str, str]] = []
     for message_id in message_ids:
         common = {"reason": options["why"], "by": options["by"]}
         if order == "cancel":
@@ -295,10 +295,6 @@ def release(context: click.Context, lane: str, why: str, by: str | None) -> None
 
 
 # Printing
-
-
-def _fields(selection: Selection) -> dict[str, Any]:
-    return {name: getattr(selection, name) for name in Selection.__dataclass_fields__}
 
 
 def _plain(message: Message) -> dict[str, Any]:

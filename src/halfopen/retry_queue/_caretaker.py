@@ -96,7 +96,7 @@ class Caretaker:
         self._hub.alerts.tell("clock_stepped", detail=f"the wall clock was stepped by {step:+.0f} s")
 
     def _renew(self, now: float) -> None:
-        held = []
+        held: list[tuple[int, str, float]] = []
         for lane in list(self._lanes.values()):
             for attempt in list(lane.results.in_flight.values()):
                 if attempt.lease_until - now < lane.profile.lease * 2 / 3:

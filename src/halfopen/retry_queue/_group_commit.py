@@ -33,6 +33,7 @@ class Transaction(Protocol):
 
     def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
         """Run one statement; return the number of rows it changed."""
+        ...
 
     def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement; return its rows."""

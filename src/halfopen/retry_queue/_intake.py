@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ._bodies import Body, take
 from ._requests import NewMessage
@@ -118,7 +118,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _headers(headers: HeaderSource, message_id: str | None) -> tuple[list[tuple[str, str]], str]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = cast("Mapping[str, str]", headers).items() if isinstance(headers, Mapping) else headers
     listed = [(str(name), str(value)) for name, value in pairs]
     given = message_id_in(listed)
     if message_id is not None and given is not None and message_id != given:

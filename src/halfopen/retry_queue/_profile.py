@@ -89,7 +89,7 @@ class LaneProfile:
     duplicate_texts: frozenset[str] = frozenset()
     retry_statuses: frozenset[int] = frozenset()
     refuse_statuses: frozenset[int] = frozenset()
-    dispositions: Mapping[str, str] = field(default_factory=dict)
+    dispositions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         mistakes = [

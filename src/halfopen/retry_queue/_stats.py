@@ -106,7 +106,8 @@ class Tally:
 
     def cumulative(self) -> tuple[int, ...]:
         """Return the age buckets as a histogram wants them."""
-        sums, total = [], 0
+        sums: list[int] = []
+        total = 0
         for number in self.ages:
             total += number
             sums.append(total)

@@ -54,7 +54,7 @@ def _add(messages: Counter[str], counts: LaneCounts, *, sends: bool) -> None:
 def lane_stats(store: Store, lanes: Mapping[str, Lane]) -> list[LaneStats]:
     """Show each lane: backlog, pace, what it waits for."""
     counts, oldest = store.counts(), store.oldest_per_lane()
-    found = []
+    found: list[LaneStats] = []
     for row in store.lane_rows():
         lane = lanes.get(row.lane)
         states = counts.get(row.lane, LaneCounts()).states

@@ -20,7 +20,7 @@ def select_trials(candidates: Iterable[Message], count: int, size_limit: int) ->
     """
     ranked = sorted(candidates, key=lambda message: (*_suitability(message, size_limit), message.seq))
     seen: Counter[tuple[bool, int, bool, str]] = Counter()
-    keyed = []
+    keyed: list[tuple[tuple[bool, int, bool, int, int], Message]] = []
     for message in ranked:
         suitability = _suitability(message, size_limit)
         keyed.append(((*suitability, seen[*suitability, message.kind], message.seq), message))

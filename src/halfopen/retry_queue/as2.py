@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from email import message_from_bytes
-from email.message import EmailMessage, Message
+from email.message import Message
+from typing import Any, cast
 
 from ._profile import LaneProfile
 from ._reports import Report, Verdict
@@ -87,19 +88,18 @@ def parse_mdn(content_type: str, body: bytes) -> Mdn | None:
     return None
 
 
-def _read(part: Message, raw: bytes) -> Mdn | None:
-    inner = part.get_payload()
-    fields = inner[0] if isinstance(inner, list) and inner else None
-    if not isinstance(fields, (EmailMessage, Message)):
+def _read(part: Message[str, str], raw: bytes) -> Mdn | None:
+    inner: Any = part.get_payload()
+    if not isinstance(inner, list) or not inner:
         return None
-    disposition = parse_disposition(str(fields.get("Disposition", "")))
+    fields = cast("list[Message[str, str]]", inner)[0]
+    disposition = parse_disposition(fields.get("Disposition", ""))
     if disposition is None or "Original-Message-ID" not in fields:
         return None
-    mic = fields.get("Received-Content-MIC")
     return Mdn(
-        original_message_id=bare_id(str(fields["Original-Message-ID"])),
+        original_message_id=bare_id(fields["Original-Message-ID"]),
         disposition=disposition,
-        mic=None if mic is None else str(mic),
+        mic=fields.get("Received-Content-MIC"),
         raw=raw,
     )
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -101,8 +101,8 @@ class PostgresStore(Store):
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             if connection.execute("SELECT to_regclass('payload_chunks')").fetchone() != (None,):
                 return
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
-            connection.execute(_sql.schema(_sql.POSTGRES_TYPES))
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
+            connection.execute(_sql.schema(_sql.POSTGRES_TYPES).encode())
             connection.execute(TABLE)
 
     def _connect(self) -> Connection:
@@ -139,7 +139,7 @@ class PostgresStore(Store):
                 self._idle.pop().close()
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[Connection]:
+    def _borrowed(self) -> Generator[Connection]:
         with self._idle_lock:
             connection = self._idle.pop() if self._idle else None
         if connection is None or connection.closed or connection.broken:
@@ -209,9 +209,9 @@ class PostgresStore(Store):
 
 
 @lru_cache(maxsize=512)
-def _spelled(sql: str) -> str:
+def _spelled(sql: str) -> bytes:
     """Turn `:name` into `%(name)s`."""
-    return re.sub(r"(?<![:\w]):([a-z_]+)", r"%(\1)s", sql)
+    return re.sub(r"(?<![:\w]):([a-z_]+)", r"%(\1)s", sql).encode()
 
 
 class _Cursor:
