@@ -15,6 +15,7 @@ import pytest
 
 from halfopen import State
 from halfopen.retry_queue import (
+    Delivery,
     MessageState,
     PayloadCorruptError,
     QueueAlert,
@@ -26,7 +27,7 @@ from halfopen.retry_queue import (
     Verdict,
 )
 from halfopen.testing import FakeClock
-from tests.retry_queue.support import DELIVERED, UNAVAILABLE, Partner, breaker, hub, new, put, states
+from tests.retry_queue.support import DELIVERED, UNAVAILABLE, Partner, breaker, claim, hub, new, put, states
 
 S = MessageState
 ROOT = Path(__file__).parents[2]
@@ -333,3 +334,40 @@ queue.close()
     )
 
     assert "['again', 'child', 'parent']" == done.stdout.strip()
+
+
+def test_a_disk_that_cannot_hold_a_write_ahead_log_is_refused() -> None:
+    with pytest.raises(StoreUnavailableError, match="write-ahead log"):
+        SqliteStore(":memory:")
+
+
+def test_nobody_gives_up_messages_of_a_lane_he_does_not_know(store: Store, clock: FakeClock) -> None:
+    put(store, "m1")
+    for _ in range(15):
+        claim(store, any_due=True, lease=1.0)
+        clock.advance(2)
+        hub(store, clock)._caretaker.once()
+
+    assert {"m1": "unknown_delivery"} == states(store)
+
+
+def test_a_lease_that_could_not_be_renewed_is_tried_again(disk: SmallDisk, clock: FakeClock) -> None:
+    queue = hub(SqliteStore(disk.path / "q.db", clock=clock), clock)
+    leases: list[float | None] = []
+
+    def send(delivery: Delivery) -> Report:
+        clock.advance(40)
+        disk.fill()
+        queue._caretaker.once()
+        disk.empty()
+        queue._caretaker.once()
+        leases.append(queue.get("m1").lease_until)
+        return DELIVERED
+
+    queue.lane("acme", sender=send, breaker=breaker(clock))
+    put(queue.store, "m1")
+
+    queue.tick()
+
+    assert [130.0] == leases
+    queue.close()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable
 
+from ._delivery import Attempt
 from ._errors import StoreUnavailableError
 from ._hub import Hub
 from ._lane import Lane
-from ._profile import LaneProfile
-from ._rows import Message
+from ._profile import LaneProfile, MessageSchedule
+from ._rows import Message, MessageState
 from ._rules import Change
 
 __all__ = ["Caretaker", "Keep"]
@@ -96,14 +98,18 @@ class Caretaker:
         self._hub.alerts.tell("clock_stepped", detail=f"the wall clock was stepped by {step:+.0f} s")
 
     def _renew(self, now: float) -> None:
-        held: list[tuple[int, str, float]] = []
+        held: list[Attempt] = []
         for lane in list(self._lanes.values()):
             for attempt in list(lane.results.in_flight.values()):
                 if attempt.lease_until - now < lane.profile.lease * 2 / 3:
-                    attempt.lease_until = now + lane.profile.lease
-                    held.append((attempt.message.seq, attempt.token, lane.profile.lease))
-        if held:
-            self._hub.store.renew(held).result()
+                    held.append(attempt)
+        if not held:
+            return
+        leases = [attempt.lane.profile.lease for attempt in held]
+        pairs = list(zip(held, leases, strict=True))
+        self._hub.store.renew((one.message.seq, one.token, lease) for one, lease in pairs).result()
+        for attempt, lease in pairs:
+            attempt.lease_until = now + lease
 
     def _write_again(self) -> None:
         waiting, self._hub.again = self._hub.again, []
@@ -115,13 +121,16 @@ class Caretaker:
 
     def _profile_of(self, lane: str) -> LaneProfile:
         known = self._lanes.get(lane)
-        return _DEFAULT if known is None else known.profile
+        return _STRANGER if known is None else known.profile
 
     def _announce(self, changed: Iterable[tuple[Message, Change]]) -> None:
         for message, change in changed:
             lane = self._lanes.get(message.lane)
             if lane is not None:
                 lane.results.announce(message, change)
+            elif change.state is MessageState.DEAD:
+                self._hub.tally.dead()
+                self._hub.alerts.tell("dead", lane=message.lane, message_id=message.id, detail=change.detail)
             self._hub.attention(message.lane)
 
     def _blame(self, overdue: Iterable[tuple[Message, Change]]) -> None:
@@ -141,4 +150,5 @@ class Caretaker:
             )
 
 
-_DEFAULT = LaneProfile()
+# Another process knows this lane's limits; until it comes, nobody gives its messages up.
+_STRANGER = LaneProfile(schedule=MessageSchedule(attempt_limit=sys.maxsize), receipt_resends=sys.maxsize)

@@ -115,7 +115,10 @@ class SqliteStore(Store):
 
     def _connect_writer(self) -> _Writer:
         connection = self._connect()
-        connection.execute("PRAGMA journal_mode = WAL")
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            connection.close()
+            raise StoreUnavailableError(f"{self.path}: no write-ahead log here (journal mode {mode}); use a local disk")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -32000")
