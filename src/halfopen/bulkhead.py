@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import CoroutineType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -122,10 +123,7 @@ class Bulkhead:
             clock: As for `Bulkhead`.
         """
         _check(name, limit, max_waiting, max_wait)
-
-        def make(of_key: str) -> Bulkhead:
-            return cls(of_key, limit, max_waiting=max_waiting, max_wait=max_wait, clock=clock)
-
+        make = partial(cls, limit=limit, max_waiting=max_waiting, max_wait=max_wait, clock=clock)
         return KeyedPolicy(name, make, max_keys=max_keys, key=key)
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import CoroutineType, TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -137,10 +138,7 @@ class RateLimiter:
             clock: As for `RateLimiter`.
         """
         _check(name, rate, per, burst, max_wait)
-
-        def make(of_key: str) -> RateLimiter:
-            return cls(of_key, rate, per, burst=burst, max_wait=max_wait, clock=clock)
-
+        make = partial(cls, rate=rate, per=per, burst=burst, max_wait=max_wait, clock=clock)
         return KeyedPolicy(name, make, max_keys=max_keys, key=key)
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

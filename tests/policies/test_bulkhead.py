@@ -667,3 +667,12 @@ def test_a_family_says_what_is_wrong_with_its_settings_when_it_is_made() -> None
         Bulkhead.per_key("host:*", 0)
     with pytest.raises(ConfigError, match="max_keys"):
         Bulkhead.per_key("host:*", 1, max_keys=0)
+
+
+def test_copies_and_pickles_of_a_family_are_fresh_and_work() -> None:
+    hosts = Bulkhead.per_key("host:*", 1, key=str)
+
+    with hosts["a"].acquire():
+        for other in (pickle.loads(pickle.dumps(hosts)), copy.copy(hosts), copy.deepcopy(hosts)):
+            assert 5 == other.call(lambda text: 5, "a")
+            assert ["a"] == list(other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterator
+from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -135,6 +136,9 @@ class KeyedPolicy(Generic[K]):
         if self._key is None:
             raise TypeError(f"{self.name!r} is used as a policy: say with key= which key a call has")
         return self._key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(KeyedPolicy, max_keys=self._max_keys, key=self._key), (self.name, self._make)
 
     def snapshot(self) -> dict[Hashable, Any]:
         """Return the snapshot of each policy by its key; ``__other__`` is there once it was needed."""
