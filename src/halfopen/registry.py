@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from halfopen._breaker.orders import make_settings
-from halfopen._core.checking import Checks
+from halfopen._core.checking import Checks, nearest
 from halfopen._core.events import Event, PolicyCreated, PolicyEvicted
 from halfopen._core.snapshots import Snapshot
 from halfopen._runtime.bus import Bus
@@ -18,6 +19,9 @@ from halfopen._runtime.keyed import KeyedPolicy
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.classification import Failures
 from halfopen.typing import Classifier, Policy
+
+if TYPE_CHECKING:
+    from halfopen.config import Changes
 
 __all__ = ["KeyedBreakers", "Registry"]
 
@@ -35,10 +39,38 @@ class KeyedBreakers(KeyedPolicy[CircuitBreaker]):
     Where none can go, further keys share one breaker whose key is ``__other__``, and `overflows` counts.
     """
 
-    def __init__(self, pattern: str, make: Callable[[str], CircuitBreaker], max_keys: int, registry: Registry) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        template: CircuitBreaker,
+        max_keys: int,
+        registry: Registry,
+        key: Callable[..., Hashable] | None = None,
+    ) -> None:
         self._registry = registry
+        self._template = template
         self._gone: list[CircuitBreaker] = []
-        super().__init__(pattern, make, max_keys=max_keys)
+        super().__init__(pattern, self._like_template, max_keys=max_keys, key=key)
+
+    def _like_template(self, name: str) -> CircuitBreaker:
+        template, registry = self._template, self._registry
+        return CircuitBreaker.from_settings(
+            name,
+            template.settings,
+            classify=template.classifier,
+            tags=template.tags,
+            clock=registry.clock,
+            bus=registry.bus,
+        )
+
+    def adopt(self, other: KeyedBreakers) -> None:
+        """Go on under the template and the bounds of *other*; what the breakers know and remember is kept."""
+        with self._lock:
+            self._template, self._max_keys, self._key = other._template, other._max_keys, other._key
+            members = [*self._alive.values(), self._other]
+        for breaker in members:
+            breaker.adopt(self._template.settings, self._template.classifier)
+            breaker.tags = self._template.tags
 
     def __getitem__(self, key: Hashable) -> CircuitBreaker:
         """Return the breaker of *key*, made when it is first asked for."""
@@ -74,6 +106,88 @@ class Registry:
         self._lock = threading.Lock()
         self._policies: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._families: OrderedDict[str, KeyedBreakers] = OrderedDict()
+        self._shared: dict[tuple[str, str], Any] = {}  # what policies share, such as retry budgets
+        self._source: Any = None
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str], *, names: Mapping[str, Any] | None = None, clock: Clock | None = None
+    ) -> Registry:
+        """
+        Return a registry with the policies of a configuration file; see `load`.
+
+        Args:
+            path: The file.
+            names: Objects that the file may name, such as classifiers.
+            clock: The source of time of every policy made here, for tests.
+
+        Raises:
+            ConfigError: Something is wrong; every mistake is named, with path and line.
+        """
+        registry = cls(clock=clock)
+        registry.load(path, names=names)
+        return registry
+
+    def load(self, path: str | os.PathLike[str], *, names: Mapping[str, Any] | None = None) -> Changes:
+        """
+        Put the policies of a file in force, in place of those of the file before.
+
+        A policy that is there already goes on under the settings of the file; so a breaker that was asked for before
+        keeps its state.
+
+        Args:
+            path: `halfopen.toml`, the same as YAML, or the YAML of resilience4j.
+            names: Objects that the file may name, such as classifiers.
+
+        Raises:
+            ConfigError: Something is wrong; every mistake is named, and nothing has changed.
+        """
+        from halfopen.config.reloading import Source
+
+        source = Source(self, path, names or {}, self._source)
+        changes: Changes = source.read_again()
+        self._source = source
+        return changes
+
+    def reload(self) -> Changes:
+        """
+        Read the file again: all of it counts, or nothing.
+
+        Breakers keep window, epoch, step, remaining wait and trial calls, the other policies what they hold and count.
+
+        Raises:
+            ConfigError: Something is wrong; every mistake is named, and nothing has changed.
+            LookupError: There is no file: `load` one first.
+        """
+        changes: Changes = self._loaded().read_again()
+        return changes
+
+    def reload_on_change(self, every: float = 5.0) -> Callable[[], None]:
+        """
+        Look at the file every so many seconds and reload it when it has changed; return what ends that.
+
+        What happened is logged by the logger ``halfopen``: a bad file changes nothing, and the log says why.
+
+        Raises:
+            LookupError: There is no file: `load` one first.
+        """
+        stop: Callable[[], None] = self._loaded().watch(every)
+        return stop
+
+    def reload_on_sighup(self) -> Callable[[], None]:
+        """
+        Reload the file on each SIGHUP, on a thread of its own; return what ends that. For the main thread only.
+
+        Raises:
+            LookupError: There is no file: `load` one first.
+        """
+        stop: Callable[[], None] = self._loaded().on_sighup()
+        return stop
+
+    def _loaded(self) -> Any:
+        if self._source is None:
+            raise LookupError("this registry was not made from a file: load() one first")
+        return self._source
 
     def circuit_breaker(
         self,
@@ -110,6 +224,9 @@ class Registry:
             known = kept
         if settings:
             _want_same(known, settings)
+        if classify is not None and known.classifier == Failures():
+            # A file says when a breaker opens; what a failure is, the program may know better.
+            known.configure(classify=classify)
         return known
 
     def keyed(
@@ -144,18 +261,7 @@ class Registry:
         checks.done()
         # The template is checked, and its rules are made, once for all keys.
         template = CircuitBreaker(pattern, classify=classify or Failures(), tags=tags, clock=self.clock, **settings)
-
-        def make(name: str) -> CircuitBreaker:
-            return CircuitBreaker.from_settings(
-                name,
-                template.settings,
-                classify=template.classifier,
-                tags=template.tags,
-                clock=self.clock,
-                bus=self.bus,
-            )
-
-        family = KeyedBreakers(pattern, make, max_keys, self)
+        family = KeyedBreakers(pattern, template, max_keys, self)
         with self._lock:
             return self._families.setdefault(pattern, family)
 
@@ -181,17 +287,60 @@ class Registry:
             self._tell(PolicyCreated, policy)
         return kept
 
-    def remove(self, kind: str, name: str) -> bool:
-        """Forget a policy; return whether there was one. Whoever holds it can go on using it."""
+    def put(self, kind: str, name: str, policy: Any) -> Any:
+        """Keep *policy*, a family too, in place of the one of that kind and name; return the one it replaces."""
         with self._lock:
-            policy = self._policies.pop((kind, name), None)
+            replaced = self._swap(kind, name, policy)
+        if replaced is None and kind not in _SHARED:
+            self._tell(PolicyCreated, policy)
+        return replaced
+
+    def take_back(self, kind: str, name: str, replaced: Any) -> None:
+        """Undo a `put` or a `remove`."""
+        with self._lock:
+            self._swap(kind, name, replaced)
+
+    def _swap(self, kind: str, name: str, policy: Any) -> Any:
+        place: dict[Any, Any] = self._shared if kind in _SHARED else self._policies
+        key: Any = (kind, name)
+        if isinstance(policy, KeyedBreakers) or (kind == _BREAKER and name in self._families):
+            place, key = self._families, name
+        replaced = place.pop(key, None) if policy is None else place.get(key)
         if policy is not None:
+            place[key] = policy
+        return replaced
+
+    def remove(self, kind: str, name: str) -> bool:
+        """Forget a policy or a family; return whether there was one. Whoever holds it can go on using it."""
+        with self._lock:
+            policy = self._swap(kind, name, None)
+        if policy is not None and kind not in _SHARED:
             self._tell(PolicyEvicted, policy)
         return policy is not None
 
     def find(self, kind: str, name: str) -> Any:
         """Return the policy of a kind, such as ``circuit_breaker``, with this name; None if there is none."""
         return self._policies.get((kind, name))
+
+    def __getitem__(self, title: str) -> Any:
+        """
+        Return a policy by kind and name as a file writes them: ``registry["pipeline.checkout"]``.
+
+        Raises:
+            KeyError: There is none; the nearest title is named.
+        """
+        section, _, name = title.partition(".")
+        kind = _BREAKER if section == "breaker" else section
+        with self._lock:
+            known = {
+                **self._policies,
+                **self._shared,
+                **{(_BREAKER, each): self._families[each] for each in self._families},
+            }
+        if (kind, name) not in known:
+            near = nearest(title, [f"{kind.removeprefix('circuit_')}.{name}" for kind, name in known])
+            raise KeyError(f"there is no {title}" + (f"; did you mean {near}?" if near else ""))
+        return known[kind, name]
 
     def breakers(self, name: str = "*", **tags: str) -> list[CircuitBreaker]:
         """
@@ -252,6 +401,7 @@ class Registry:
 
 
 _BREAKER = "circuit_breaker"
+_SHARED = frozenset({"retry_budget"})
 
 
 def kind_of_policy(policy: Any) -> str:

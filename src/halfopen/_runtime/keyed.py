@@ -77,9 +77,12 @@ class KeyedPolicy(Generic[K]):
             if kept is not None:
                 self._kept.move_to_end(key)
                 return kept
-        fresh = self._make(self._name_of(key))
-        with self._lock:
-            return self._add(key, fresh)
+        while True:
+            make = self._make
+            fresh = make(self._name_of(key))
+            with self._lock:
+                if make == self._make:  # not replaced meanwhile by other settings
+                    return self._add(key, fresh)
 
     def _add(self, key: Hashable, fresh: K) -> K:
         policy = self._kept.get(key)

@@ -1,0 +1,114 @@
+"""Values that know where they stand in their file, and the mistakes found in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from halfopen._core.checking import nearest
+from halfopen.errors import ConfigError, Mistake
+
+__all__ = ["Findings", "Item", "Path", "dotted", "plain"]
+
+Path = tuple[str, ...]
+
+_PLAIN_KEY = re.compile(r"""[^\s."'\[\]]+""")
+MOST_MISTAKES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """
+    A value of a file.
+
+    Attributes:
+        value: A scalar, a list of items, or a mapping from text to items.
+        path: Its place: ``("breaker", "payments", "window")``.
+        line: The line where it is given, from 1; None where nobody can know.
+        shown: What messages show in its place, where the file has another notation.
+    """
+
+    value: Any
+    path: Path
+    line: int | None = None
+    shown: Any = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds further settings by name."""
+        return isinstance(self.value, dict)
+
+    def walk(self) -> Iterator[Item]:
+        """Yield this item and all below it."""
+        yield self
+        below: Iterable[Item] = ()
+        if isinstance(self.value, dict):
+            below = self.value.values()
+        elif isinstance(self.value, list):
+            below = self.value
+        for item in below:
+            yield from item.walk()
+
+
+def plain(item: Any) -> Any:
+    """Return the bare value of an item, of a list of items, or of a mapping to items."""
+    value = item.value if isinstance(item, Item) else item
+    if isinstance(value, dict):
+        return {key: plain(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [plain(below) for below in value]
+    # A text from the environment is a text like any other to the program.
+    return str(value) if isinstance(value, str) else value
+
+
+def dotted(path: Path) -> str:
+    """Return a path as text; a key that could be misread stands in quotation marks."""
+    return ".".join(key if _PLAIN_KEY.fullmatch(key) else f'"{key}"' for key in path)
+
+
+@dataclass(slots=True)
+class Findings:
+    """The mistakes of one file, collected."""
+
+    file: str
+    mistakes: list[Mistake] = field(default_factory=list[Mistake])
+
+    def wrong(
+        self,
+        where: Item,
+        allowed: str,
+        kind: str = "wrong_type",
+        *,
+        suggestion: str | None = None,
+        value: Any = None,
+        below: str = "",
+    ) -> None:
+        """Note a mistake at *where*, or at the setting *below* it that is not given."""
+        path = dotted(where.path) + (f".{below}" if below else "")
+        shown = where.shown if where.shown is not None else plain(where) if value is None else value
+        mistake = Mistake(path, shown, allowed, kind, suggestion, self.file, where.line)
+        if len(self.mistakes) < MOST_MISTAKES and mistake not in self.mistakes[-20:]:
+            self.mistakes.append(mistake)
+
+    def unknown(self, where: Item, known: Iterable[str]) -> None:
+        """Note a key that does not exist, with the nearest one that does."""
+        names = sorted(known)
+        near = nearest(where.path[-1], names)
+        self.wrong(where, "one of " + ", ".join(names), "unknown_key", suggestion=near)
+
+    def unreadable(self, allowed: str, line: int | None = None) -> None:
+        """Note that the file, or the rest of it, cannot be read."""
+        self.mistakes.append(Mistake("", None, allowed, "unreadable", None, self.file, line))
+
+    def done(self) -> None:
+        """
+        End the search.
+
+        Raises:
+            ConfigError: Something was found; in the order of the file, each mistake once.
+        """
+        if self.mistakes:
+            once = list({(m.path, m.kind, m.allowed): m for m in self.mistakes}.values())
+            raise ConfigError(sorted(once, key=lambda mistake: mistake.line or 0))

@@ -1,0 +1,108 @@
+"""The file a registry was made from, and the three occasions to read it again: an order, a signal, a change."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from halfopen._core.checking import Checks
+from halfopen.config.applying import Changes, apply
+from halfopen.config.configuration import Configuration, load
+from halfopen.errors import ConfigError
+
+if TYPE_CHECKING:
+    from halfopen.registry import Registry
+
+__all__ = ["Source"]
+
+_log = logging.getLogger("halfopen")
+
+
+class Source:
+    """
+    The file that counts in a registry.
+
+    Attributes:
+        path: The file.
+        configuration: What of it is in force; None before it was read.
+    """
+
+    def __init__(
+        self, registry: Registry, path: str | os.PathLike[str], names: Mapping[str, Any], before: Source | None
+    ) -> None:
+        self._registry = registry
+        self.path = os.fspath(path)
+        self._names = names
+        self._lock = threading.Lock()
+        self._seen: Any = None
+        self.configuration: Configuration | None = None if before is None else before.configuration
+
+    def read_again(self) -> Changes:
+        """
+        Read the file and put it in force.
+
+        Raises:
+            ConfigError: Something is wrong; every mistake is named, and nothing has changed.
+        """
+        with self._lock:
+            self._seen = self._look()
+            new = load(self.path, names=self._names)
+            changes = apply(new, self._registry, self.configuration)
+            self.configuration = new
+        return changes
+
+    def watch(self, every: float) -> Callable[[], None]:
+        """Read the file again when it has changed; return what ends that."""
+        checks = Checks()
+        checks.seconds("every", every)
+        checks.done()
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(every):
+                if self._look() != self._seen:
+                    self.try_again("it has changed")
+
+        threading.Thread(target=run, name="halfopen-reload", daemon=True).start()
+        return ended.set
+
+    def on_sighup(self) -> Callable[[], None]:
+        """Read the file again on SIGHUP; return what ends that."""
+        before = signal.getsignal(signal.SIGHUP)
+
+        def reload(number: int, frame: Any) -> None:
+            # A thread, because the signal may have interrupted one that holds a lock we need.
+            threading.Thread(target=self.try_again, args=("on SIGHUP",), name="halfopen-reload", daemon=True).start()
+            if callable(before):
+                before(number, frame)
+
+        signal.signal(signal.SIGHUP, reload)
+        return lambda: None if signal.getsignal(signal.SIGHUP) is not reload else _restore(before)
+
+    def try_again(self, why: str) -> bool:
+        """Read the file again; log what came of it, and return whether it is in force."""
+        try:
+            changes = self.read_again()
+        except ConfigError as error:
+            _log.error("%s was not reloaded (%s), and the settings before stay in force: %s", self.path, why, error)
+            return False
+        except Exception:
+            _log.exception("%s was not reloaded (%s), and the settings before stay in force", self.path, why)
+            return False
+        _log.info("%s was reloaded (%s): %s", self.path, why, changes)
+        return True
+
+    def _look(self) -> Any:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _restore(before: Any) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL if before is None else before)

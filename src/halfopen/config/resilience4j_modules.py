@@ -1,0 +1,427 @@
+"""The modules of resilience4j and their settings, each with its twin here, or why it has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from halfopen.config.items import Findings, Item, dotted, plain
+from halfopen.config.values import FromEnvironment, format_duration, parse_java_duration
+
+__all__ = ["MODULES", "Module", "Properties", "canonical"]
+
+A_YEAR = 365 * 86400.0
+MANY = 1_000_000
+
+
+def canonical(name: str) -> str:
+    """Return a property name as Spring compares it: no case, no dashes, no underscores."""
+    return re.sub(r"[-_]", "", name).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module: its name, its section here, its settings with a twin, those without, and the translation."""
+
+    name: str
+    section: str
+    known: tuple[str, ...]
+    lost: Mapping[str, str]
+    translate: Callable[[Properties], dict[str, Item]]
+
+    @property
+    def twins(self) -> set[str]:
+        """The settings that have a twin, as Spring compares them."""
+        return {canonical(name) for name in self.known}
+
+    @property
+    def without_twin(self) -> dict[str, str]:
+        """The others, with the reason."""
+        return {canonical(name): why for name, why in {**_EVERYWHERE, **self.lost}.items()}
+
+
+@dataclass(slots=True)
+class Properties:
+    """The settings of one instance, and typed looks at them."""
+
+    items: Mapping[str, Item]
+    where: Item
+    findings: Findings
+    notes: list[tuple[str, str, int | None]]
+    wrong: set[str] = field(default_factory=set[str])
+
+    def has(self, name: str) -> bool:
+        """Say whether a setting is given."""
+        return canonical(name) in self.items
+
+    def note(self, name: str, text: str) -> None:
+        """Note that a setting, or the whole instance, has no exact twin."""
+        item = self.items.get(canonical(name), self.where)
+        self.notes.append((dotted(item.path), text, item.line))
+
+    def made(self, name: str, value: Any, *, shown: bool = True) -> Item:
+        """Return a setting of ours that stands where *name* does, or where the instance does."""
+        item = self.items.get(canonical(name), self.where)
+        return Item(value, item.path, item.line, plain(item) if shown and item is not self.where else None)
+
+    def plain(self, name: str, default: Any) -> Any:
+        """Return a value as it is given; numbers and flags from the environment as such."""
+        item = self.items.get(canonical(name))
+        if item is None:
+            return default
+        if isinstance(item.value, FromEnvironment):
+            return _read(item.value.strip())
+        return plain(item)
+
+    def seconds(self, name: str, default: float, *, zero: bool = False) -> float:
+        """Return a duration in seconds."""
+        item = self.items.get(canonical(name))
+        if item is None:
+            return default
+        seconds = parse_java_duration(self.plain(name, None))
+        if seconds is None or seconds < 0 or (seconds == 0 and not zero):
+            least = "of at least 0" if zero else "greater than 0"
+            kind = "wrong_type" if seconds is None else "out_of_range"
+            allowed = f'a duration {least}: 500 (milliseconds), "30s", "500ms" or "PT30S"'
+            self._wrong(name, item, allowed, kind)
+            return default
+        return seconds
+
+    def share(self, name: str, default: float) -> float:
+        """Return a percentage as a share."""
+        item = self.items.get(canonical(name))
+        value = self.plain(name, default)
+        if item is None:
+            return default / 100
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 < value <= 100:
+            self._wrong(name, item, "a percentage above 0 and up to 100", "out_of_range" if number else "wrong_type")
+            return default / 100
+        return float(repr(value)) / 100 if isinstance(value, float) else value / 100
+
+    def number(self, name: str, default: float, low: float, high: float = float("inf")) -> float:
+        """Return a number within bounds, which count."""
+        item = self.items.get(canonical(name))
+        value = self.plain(name, default)
+        if item is None:
+            return default
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:
+            bounds = f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+            self._wrong(name, item, f"a number {bounds}", "out_of_range" if is_number else "wrong_type")
+            return default
+        return float(value)
+
+    def whole(self, name: str, default: int, low: int = 1) -> int:
+        """Return a whole number of at least *low*."""
+        item = self.items.get(canonical(name))
+        value = self.plain(name, default)
+        if item is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            kind = "out_of_range" if isinstance(value, int) and not isinstance(value, bool) else "wrong_type"
+            self._wrong(name, item, f"a whole number of at least {low}", kind)
+            return default
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Return a flag, False where it is not given."""
+        item = self.items.get(canonical(name))
+        value = self.plain(name, False)
+        if isinstance(value, bool):
+            return value
+        if item is not None:
+            self._wrong(name, item, "true or false", "wrong_type")
+        return False
+
+    def word(self, name: str, default: str, *allowed: str) -> str:
+        """Return one of some words, whatever their case."""
+        item = self.items.get(canonical(name))
+        value = canonical(str(self.plain(name, default)))
+        for word in allowed:
+            if canonical(word) == value:
+                return word
+        if item is not None:
+            self._wrong(name, item, "one of " + ", ".join(allowed), "wrong_type")
+        return default
+
+    def classes(self, name: str) -> list[str] | None:
+        """Return the Python exceptions for a list of Java classes; None where none is given."""
+        if not self.has(name):
+            return None
+        given = self.plain(name, [])
+        names = [str(each) for each in (given if isinstance(given, list) else str(given).split(","))]
+        twins = [(java.strip(), _CLASSES.get(java.strip().rpartition(".")[2].rpartition("$")[2])) for java in names]
+        lost = [java for java, twin in twins if twin is None]
+        if lost:
+            self.note(name, f"no Python class is known for {', '.join(lost)}: put yours here")
+        return list(dict.fromkeys(twin for _, twin in twins if twin is not None))
+
+    def _wrong(self, name: str, item: Item, allowed: str, kind: str) -> None:
+        self.wrong.add(canonical(name))
+        self.findings.wrong(item, allowed, kind)
+
+
+def _read(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+_CLASSES = {
+    "Throwable": "Exception",
+    "Exception": "Exception",
+    "RuntimeException": "Exception",
+    "IOException": "OSError",
+    "UncheckedIOException": "OSError",
+    "ConnectException": "ConnectionError",
+    "SocketException": "ConnectionError",
+    "ResourceAccessException": "ConnectionError",
+    "UnknownHostException": "OSError",
+    "SocketTimeoutException": "TimeoutError",
+    "HttpTimeoutException": "TimeoutError",
+    "TimeoutException": "TimeoutError",
+    "IllegalArgumentException": "ValueError",
+    "IllegalStateException": "RuntimeError",
+    "NullPointerException": "AttributeError",
+    "UnsupportedOperationException": "NotImplementedError",
+    "CallNotPermittedException": "halfopen:CircuitOpenError",
+    "BulkheadFullException": "halfopen:BulkheadFullError",
+    "RequestNotPermitted": "halfopen:RateLimitedError",
+}
+
+_EVERYWHERE = {
+    "registerHealthIndicator": "has no twin: halfopen has no Spring health indicator; left out",
+    "allowHealthIndicatorToFail": "has no twin: halfopen has no Spring health indicator; left out",
+    "eventConsumerBufferSize": "has no twin: the last 100 moves are always kept; left out",
+    "subscribeForEvents": "has no twin: events reach whoever subscribes; left out",
+    "writableStackTraceEnabled": "has no twin: a refusal is cheap as it is; left out",
+    "ignoreClassBindingExceptions": "has no twin; left out",
+}
+_PREDICATE = 'a Java class has no twin: write the function in Python and name it as {twin} = "module:function"'
+
+
+def _time(seconds: float) -> str:
+    return format_duration(seconds)
+
+
+# Circuit breaker
+
+
+def _breaker(given: Properties) -> dict[str, Item]:
+    size = given.whole("slidingWindowSize", 100)
+    timed = given.word("slidingWindowType", "COUNT_BASED", "COUNT_BASED", "TIME_BASED") == "TIME_BASED"
+    minimum = given.whole("minimumNumberOfCalls", 100)
+    if not timed and minimum > size:
+        given.note("minimumNumberOfCalls", f"cut to the {size} calls of the window, as resilience4j does")
+        minimum = size
+    window = {
+        "seconds": given.made("slidingWindowSize", size, shown=False),
+        "buckets": given.made("", min(size, 100_000)),
+    }
+    failures, slow = given.share("failureRateThreshold", 50), given.share("slowCallRateThreshold", 100)
+    slow_after = given.seconds("slowCallDurationThreshold", 60.0)
+    result = {
+        "window": given.made("slidingWindowSize", window if timed else size, shown=not timed),
+        "minimum_calls": given.made("minimumNumberOfCalls", minimum),
+        "failure_rate_threshold": given.made("failureRateThreshold", failures),
+        "slow_call_rate_threshold": given.made("slowCallRateThreshold", slow),
+        "slow_call_duration": given.made("slowCallDurationThreshold", _time(slow_after)),
+        "wait_in_open": _wait(given),
+        "forget_after": given.made("", 0),
+        "half_open": given.made("", _half_open(given, failures, slow, slow_after)),
+        "automatic_half_open": given.made(
+            "automaticTransitionFromOpenToHalfOpenEnabled", given.flag("automaticTransitionFromOpenToHalfOpenEnabled")
+        ),
+    }
+    for java, ours in (("recordExceptions", "on"), ("ignoreExceptions", "ignore")):
+        classes = given.classes(java)
+        if classes:
+            result[ours] = given.made(java, [given.made(java, name) for name in classes])
+    return result
+
+
+def _half_open(given: Properties, failures: float, slow: float, slow_after: float) -> dict[str, Item]:
+    permitted = given.whole("permittedNumberOfCallsInHalfOpenState", 10)
+    longest = given.seconds("maxWaitDurationInHalfOpenState", 0.0, zero=True)
+    after = given.word("transitionToStateAfterWaitDuration", "OPEN", "OPEN", "CLOSED")
+    given.note(
+        "",
+        "resilience4j waits for a hung trial call for ever; here it counts as failed after half_open.trial_timeout",
+    )
+    given.note("", "a Retry-After of the dependency lengthens the wait here, up to 10 minutes or the backoff's own cap")
+    result = {
+        "permitted_calls": given.made("permittedNumberOfCallsInHalfOpenState", permitted),
+        "failure_rate_threshold": given.made("failureRateThreshold", failures),
+        "slow_call_rate_threshold": given.made("slowCallRateThreshold", slow),
+        "trial_timeout": given.made("", _time(max(60.0, 2 * slow_after if slow_after > 60 else 60.0))),
+    }
+    if longest:
+        result["max_duration"] = given.made("maxWaitDurationInHalfOpenState", _time(longest))
+        if after == "CLOSED":
+            result["after_max_duration"] = given.made("transitionToStateAfterWaitDuration", "closed")
+    return result
+
+
+def _wait(given: Properties) -> Item:
+    first = given.seconds("waitDurationInOpenState", 60.0)
+    exponential, randomized = given.flag("enableExponentialBackoff"), given.flag("enableRandomizedWait")
+    maximum = "exponentialMaxWaitDurationInOpenState"
+    if exponential and randomized:
+        allowed = "enableExponentialBackoff and enableRandomizedWait cannot both be on for a circuit breaker"
+        given.findings.wrong(given.items["enablerandomizedwait"], allowed, "conflict")
+    if not given.has("waitDurationInOpenState") and (exponential or randomized):
+        given.note("", "without waitDurationInOpenState resilience4j ignores the backoff and waits 60 s; so do we")
+        return given.made("", "1m")
+    series = _series(given, first, exponential, randomized and not exponential, maximum)
+    return given.made("waitDurationInOpenState", _time(first) if series is None else series, shown=series is None)
+
+
+def _series(
+    given: Properties, first: float, exponential: bool, randomized: bool, maximum: str
+) -> dict[str, Item] | None:
+    if not (exponential or randomized):
+        return None
+    spread = given.number("randomizedWaitFactor", 0.5, 0, 1) if randomized else 0.0
+    factor = given.number("exponentialBackoffMultiplier", 1.5, 1) if exponential else 1.0
+    cap = round(first * (1 + spread), 9) if not exponential else A_YEAR
+    if exponential and given.has(maximum) and given.has("exponentialBackoffMultiplier"):
+        cap = max(given.seconds(maximum, A_YEAR), first)
+    elif exponential and given.has(maximum):
+        given.note(maximum, "resilience4j ignores it without exponentialBackoffMultiplier; so do we")
+    elif exponential:
+        given.note("enableExponentialBackoff", "there is no maximum wait in resilience4j; here it is a year")
+    return {
+        "first": given.made("", _time(first)),
+        "factor": given.made("exponentialBackoffMultiplier", factor),
+        "cap": given.made(maximum, _time(cap)),
+        "jitter": given.made("randomizedWaitFactor", spread),
+    }
+
+
+# The others
+
+
+def _retry(given: Properties) -> dict[str, Item]:
+    legacy = "maxRetryAttempts" if given.has("maxRetryAttempts") and not given.has("maxAttempts") else "maxAttempts"
+    result = {
+        "on": _retried(given),
+        "attempts": given.made(legacy, given.whole(legacy, 3, 0) or 3),
+        "backoff": _delays(given),
+        "retry_after_cap": given.made("", 0),  # resilience4j does not look at Retry-After
+    }
+    ignored = given.classes("ignoreExceptions")
+    if ignored:
+        result["ignore"] = given.made("ignoreExceptions", [given.made("ignoreExceptions", name) for name in ignored])
+    return result
+
+
+def _retried(given: Properties) -> Item:
+    classes = given.classes("retryExceptions")
+    if classes is not None and not classes:
+        given.note("retryExceptions", "OSError stands in for them")
+        classes = ["OSError"]
+    if classes is None:
+        given.note("", "resilience4j retries every exception unless it is told which; name yours in on")
+        classes = ["Exception"]
+    return given.made("retryExceptions", [given.made("retryExceptions", name) for name in classes])
+
+
+def _delays(given: Properties) -> Item:
+    first = given.seconds("waitDuration", 0.5, zero=True)
+    exponential, randomized = given.flag("enableExponentialBackoff"), given.flag("enableRandomizedWait")
+    if (exponential or randomized) and not (given.has("waitDuration") and first):
+        given.note("", "without waitDuration resilience4j ignores the backoff and waits 500 ms; so do we")
+        exponential = randomized = False
+    series = _series(given, first, exponential, randomized, "exponentialMaxWaitDuration")
+    if series is not None and not randomized:
+        series["jitter"] = given.made("", "none")
+    return given.made("waitDuration", _time(first) if series is None else series, shown=series is None)
+
+
+def _bulkhead(given: Properties) -> dict[str, Item]:
+    wait = given.seconds("maxWaitDuration", 0.0, zero=True)
+    result = {"limit": given.made("maxConcurrentCalls", given.whole("maxConcurrentCalls", 25))}
+    if wait:
+        result["max_waiting"] = given.made("", MANY)
+        result["max_wait"] = given.made("maxWaitDuration", _time(wait))
+    return result
+
+
+def _thread_pool(given: Properties) -> dict[str, Item]:
+    given.note("", "there is no thread pool here: the caller's own thread or task makes the call, as many at once")
+    return {
+        "limit": given.made("maxThreadPoolSize", given.whole("maxThreadPoolSize", 4)),
+        "max_waiting": given.made("queueCapacity", given.whole("queueCapacity", 100, 0)),
+    }
+
+
+def _rate_limiter(given: Properties) -> dict[str, Item]:
+    rate = given.whole("limitForPeriod", 50)
+    per = given.seconds("limitRefreshPeriod", 5e-7)
+    given.note(
+        "",
+        "resilience4j gives all permits back at the start of each period; here they come back one by one, "
+        "so that never more than the burst and what has come back since begin at once",
+    )
+    return {
+        "rate": given.made("limitForPeriod", rate),
+        "per": given.made("limitRefreshPeriod", _time(per)),
+        "burst": given.made("limitForPeriod", rate),
+        "max_wait": given.made("timeoutDuration", _time(given.seconds("timeoutDuration", 5.0, zero=True))),
+    }
+
+
+def _time_limiter(given: Properties) -> dict[str, Item]:
+    if given.has("cancelRunningFuture") and not given.flag("cancelRunningFuture"):
+        given.note("cancelRunningFuture", "false has no twin: an async call is cancelled when its time is up")
+    given.note("", "a synchronous call is not interrupted here unless worker_thread = true; async calls are cancelled")
+    return {"seconds": given.made("timeoutDuration", _time(given.seconds("timeoutDuration", 1.0)))}
+
+
+_BACKOFF = ("enableExponentialBackoff", "exponentialBackoffMultiplier", "enableRandomizedWait", "randomizedWaitFactor")
+
+_LIST = (
+    Module("circuitbreaker", "breaker", (
+        "failureRateThreshold", "slowCallRateThreshold", "slowCallDurationThreshold", "slidingWindowType",
+        "slidingWindowSize", "minimumNumberOfCalls", "permittedNumberOfCallsInHalfOpenState",
+        "maxWaitDurationInHalfOpenState", "transitionToStateAfterWaitDuration", "waitDurationInOpenState",
+        "automaticTransitionFromOpenToHalfOpenEnabled", "recordExceptions", "ignoreExceptions",
+        "exponentialMaxWaitDurationInOpenState", *_BACKOFF,
+    ), {
+        "recordFailurePredicate": _PREDICATE.format(twin="classify"),
+        "recordResultPredicate": _PREDICATE.format(twin="result"),
+        "ignoreExceptionPredicate": _PREDICATE.format(twin="classify"),
+        "initialState": "has no twin: a breaker begins CLOSED; give an order at start, such as breaker.disable()",
+        "slidingWindowSynchronizationStrategy": "has no twin: there is one window, without a lock on its fast path",
+    }, _breaker),
+    Module("retry", "retry", (
+        "maxAttempts", "maxRetryAttempts", "waitDuration", "retryExceptions", "ignoreExceptions",
+        "exponentialMaxWaitDuration", *_BACKOFF,
+    ), {
+        "retryExceptionPredicate": "a Java class has no twin: name the exceptions in on",
+        "resultPredicate": _PREDICATE.format(twin="result"),
+        "intervalBiFunction": _PREDICATE.format(twin="backoff"),
+        "consumeResultBeforeRetryAttempt": "has no twin; subscribe to RetryScheduled instead",
+        "failAfterMaxAttempts": "has no twin: the last result is returned, the last error raised",
+    }, _retry),
+    Module("bulkhead", "bulkhead", ("maxConcurrentCalls", "maxWaitDuration"), {}, _bulkhead),
+    Module("thread-pool-bulkhead", "bulkhead", ("maxThreadPoolSize", "queueCapacity"), {
+        "coreThreadPoolSize": "has no twin: there is no thread pool; left out",
+        "keepAliveDuration": "has no twin: there is no thread pool; left out",
+        "contextPropagators": "has no twin: the call runs in the caller's own context; left out",
+        "rejectedExecutionHandler": "has no twin: there is no thread pool; left out",
+    }, _thread_pool),
+    Module("ratelimiter", "rate_limiter", ("limitForPeriod", "limitRefreshPeriod", "timeoutDuration"), {
+        "drainPermissionsOnResult": "has no twin; left out",
+    }, _rate_limiter),
+    Module("timelimiter", "timeout", ("timeoutDuration", "cancelRunningFuture"), {}, _time_limiter),
+)  # fmt: skip
+
+MODULES: Mapping[str, Module] = {canonical(module.name): module for module in _LIST}
+"""By name, as Spring compares names."""
