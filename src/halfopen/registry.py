@@ -374,12 +374,31 @@ class Registry:
         """
         return self.bus.subscribe(listener, *kinds)
 
+    def watch(self, made: Callable[[Any], object], gone: Callable[[Any], object]) -> Callable[[], None]:
+        """
+        Call *made* with each policy before it is handed out for the first time, *gone* with each that is let go.
+
+        Both run at once on the thread that makes room or asks for the policy, and should be quick; what they raise is
+        raised there. Return what ends that.
+        """
+        watcher = (made, gone)
+        with self._lock:
+            self._watchers = (*self._watchers, watcher)
+
+        def end() -> None:
+            with self._lock:
+                self._watchers = tuple(one for one in self._watchers if one is not watcher)
+
+        return end
+
     def tick(self) -> None:
         """Make due, in every breaker, what time alone decides."""
         for breaker in self.breakers():
             breaker.tick()
 
     def _tell(self, event: Callable[..., Event], policy: Any) -> None:
+        for made, gone in self._watchers:
+            (made if event is PolicyCreated else gone)(policy)
         if self.bus.wants(event):  # type: ignore[arg-type]  # a class of events is handed in
             tags = getattr(policy, "tags", {})
             self.bus.put(event(name=policy.name, at=self.clock.monotonic(), kind=kind_of_policy(policy), tags=tags))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from halfopen._core.events import Event
+from halfopen._core.histogram import HistogramSnapshot
 
 __all__ = [
     "NOT_WANTED",
@@ -207,6 +208,8 @@ class RetrySnapshot:
         delay_seconds: Sum of the delays that were slept or begun.
         interrupted: Calls that ended by cancellation, `KeyboardInterrupt` and the like.
         budget_tokens: Retries the budget would pay for now; None without a budget.
+        attempts_per_call: Calls by how many attempts they took; interrupted ones are not among them.
+        delays: The delays before further attempts.
     """
 
     name: str
@@ -216,3 +219,5 @@ class RetrySnapshot:
     delay_seconds: float
     interrupted: int
     budget_tokens: float | None
+    attempts_per_call: HistogramSnapshot
+    delays: HistogramSnapshot

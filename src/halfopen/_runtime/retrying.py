@@ -246,7 +246,7 @@ class Run:
 
     def _finish(self, outcome: RetryOutcome, reason: str = "") -> None:
         self._ended = True
-        self._host.tally.ended(outcome)
+        self._host.tally.ended(outcome, self.number)
         bus = self._host.bus
         if bus.wants(RetryFinished):
             now = self._host.now()
