@@ -1,10 +1,10 @@
 """
 One writer thread that commits whatever waits, together.
 
-Nobody waits for a timer: while one batch is being synced to disk the next one gathers, so batches form by themselves
-under load and a lone operation is committed at once. An operation is a function over an open transaction. It may be
-run again when the batch it was in had to be rolled back, so it must not touch anything else; and it may raise a
-`QueueError` only before its first write.
+While one batch is being synced to disk the next one gathers, so batches form by themselves under load, and a lone
+operation is committed at once. After a batch of several the writer waits a moment, shorter than a sync, for as many
+again. An operation is a function over an open transaction. It may be run again when the batch it was in had to be
+rolled back, so it must not touch anything else; and it may raise a `QueueError` only before its first write.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ._errors import QueueError, StoreUnavailableError
 __all__ = ["GroupCommit", "Ticket", "Transaction", "Writer"]
 
 T = TypeVar("T")
+_GATHERING = 0.0003
 _LOG = logging.getLogger("halfopen.retry_queue")
 
 
@@ -142,6 +143,8 @@ class GroupCommit:
         self._waiting: deque[Ticket[Any]] = deque()
         self._wake = threading.Condition(threading.Lock())
         self._closing = False
+        self._last = 0
+        self._wanted = 1
         self._writer: Writer | None = None
         self._thread = threading.Thread(target=self._run, name=f"halfopen-{name}", daemon=True)
         self._thread.start()
@@ -153,7 +156,7 @@ class GroupCommit:
             if self._closing:
                 raise StoreUnavailableError("the store is closed")
             self._waiting.append(ticket)
-            if len(self._waiting) == 1:
+            if len(self._waiting) >= self._wanted:
                 self._wake.notify()
         return ticket
 
@@ -167,6 +170,7 @@ class GroupCommit:
 
     def _run(self) -> None:
         while tickets := self._next_batch():
+            self._last = len(tickets)
             try:
                 self._run_batch(tickets)
             except BaseException as broken:
@@ -176,9 +180,17 @@ class GroupCommit:
 
     def _next_batch(self) -> Sequence[Ticket[Any]]:
         with self._wake:
+            self._gather()
             while not self._waiting and not self._closing:
                 self._wake.wait()
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch))]
+
+    def _gather(self) -> None:
+        """Let those who were just woken hand in their next operation, for less time than a sync takes."""
+        if self._last > 1:
+            self._wanted = self._last
+            self._wake.wait_for(lambda: len(self._waiting) >= self._wanted or self._closing, _GATHERING)
+        self._wanted = 1
 
     def _run_batch(self, tickets: Sequence[Ticket[Any]]) -> None:
         try:
