@@ -108,6 +108,7 @@ class Registry:
         self._families: OrderedDict[str, KeyedBreakers] = OrderedDict()
         self._shared: dict[tuple[str, str], Any] = {}  # what policies share, such as retry budgets
         self._source: Any = None
+        self._watchers: tuple[tuple[Callable[[Any], object], Callable[[Any], object]], ...] = ()
 
     @classmethod
     def from_file(
