@@ -73,7 +73,7 @@ def test_a_full_life_over_and_over_takes_no_more_memory(window: Any) -> None:
     finally:
         tracemalloc.stop()
 
-    assert after - before < 3_000
+    assert after - before < 6_000  # less than one byte per call
 
 
 def grow(calls: int) -> int:
