@@ -506,3 +506,29 @@ def test_the_timeout_of_a_trial_call_is_lowered(store: Store, clock: FakeClock) 
     queue.tick()
 
     assert [(False, 60.0)] * 3 + [(True, 20.0)] == timeouts
+
+
+def test_a_lane_whose_oldest_message_waits_too_long_is_announced_once(store: Store, clock: FakeClock) -> None:
+    queue = hub(store, clock, too_old=600.0)
+    alerts: list[tuple[str, str | None]] = []
+    queue.subscribe(lambda alert: alerts.append((alert.kind, alert.lane)))
+    fill(queue, 2)
+    for _ in range(30):
+        clock.advance(61)
+        queue.tick()
+    queue.flush_alerts()
+
+    assert [("too_old", "acme")] == alerts
+
+
+def test_a_message_whose_deadline_comes_near_is_announced_before(store: Store, clock: FakeClock) -> None:
+    queue = hub(store, clock, expiring_within=600.0)
+    alerts: list[tuple[str, str | None]] = []
+    queue.subscribe(lambda alert: alerts.append((alert.kind, alert.message_id)))
+    queue.enqueue("acme", b"x", message_id="m1", deadline=1000.0)
+    for _ in range(20):
+        clock.advance(61)
+        queue.tick()
+    queue.flush_alerts()
+
+    assert [("expiring", "m1"), ("dead", "m1")] == alerts

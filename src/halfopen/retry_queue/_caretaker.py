@@ -46,14 +46,17 @@ class Caretaker:
     Args:
         lanes: The lanes of this process.
         expiring_within: Seconds before its deadline at which a message is announced.
+        too_old: Seconds after which a waiting message is announced, once per lane.
     """
 
-    def __init__(self, hub: Hub, lanes: dict[str, Lane], keep: Keep, *, expiring_within: float) -> None:
+    def __init__(self, hub: Hub, lanes: dict[str, Lane], keep: Keep, *, expiring_within: float, too_old: float) -> None:
         self._hub = hub
         self._lanes = lanes
         self._keep = keep
         self._expiring_within = expiring_within
+        self._too_old = too_old
         self._announced: set[str] = set()
+        self._old_lanes: set[str] = set()
         self._wall_shift = hub.clock.wall() - hub.clock.monotonic()
         self._expiry_from = float("-inf")
         self._slowly_at = float("-inf")
@@ -144,10 +147,19 @@ class Caretaker:
         soon = self._hub.store.expiring(self._expiring_within)
         fresh = [message for message in soon if message.id not in self._announced]
         self._announced = {message.id for message in soon}
+        self._tell_what_is_old()
         for message in fresh:
             self._hub.alerts.tell(
                 "expiring", lane=message.lane, message_id=message.id, detail="its deadline comes soon"
             )
+
+    def _tell_what_is_old(self) -> None:
+        limit = self._hub.clock.wall() - self._too_old
+        old = {lane: created for lane, created in self._hub.store.oldest_per_lane().items() if created < limit}
+        for lane in old.keys() - self._old_lanes:
+            minutes = (self._hub.clock.wall() - old[lane]) / 60
+            self._hub.alerts.tell("too_old", lane=lane, detail=f"its oldest message waits for {minutes:.0f} minutes")
+        self._old_lanes = set(old)
 
 
 # Another process knows this lane's limits; until it comes, nobody gives its messages up.

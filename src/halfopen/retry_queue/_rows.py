@@ -21,6 +21,7 @@ AlertKind = Literal[
     "error",
     "dead",
     "expiring",
+    "too_old",
     "receipt_overdue",
     "store_unavailable",
     "store_available",

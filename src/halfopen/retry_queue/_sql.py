@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._errors import StoreUnavailableError
 from ._rows import COLUMNS
 
 __all__ = [
@@ -13,8 +14,14 @@ __all__ = [
     "NEW_LANE",
     "NEW_MESSAGE",
     "NEW_PAYLOAD",
+    "VERSION",
+    "WHICH_VERSION",
+    "check_version",
     "schema",
 ]
+
+VERSION = 1
+"""Of the tables; a store of another version is not opened."""
 
 COLUMN_LIST = ", ".join(COLUMNS)
 _M_COLUMNS = ", ".join(f"m.{column}" for column in COLUMNS)
@@ -94,6 +101,8 @@ CREATE INDEX IF NOT EXISTS messages_finished ON messages (finished) WHERE state 
 CREATE INDEX IF NOT EXISTS messages_streams ON messages (lane, stream, seq)
     WHERE stream IS NOT NULL AND state NOT IN ('done', 'cancelled');
 CREATE INDEX IF NOT EXISTS history_of ON history (seq) WHERE seq IS NOT NULL;
+INSERT INTO meta (key, value) VALUES ('schema', '{version}') ON CONFLICT DO NOTHING;
+
 CREATE INDEX IF NOT EXISTS payload_files ON payloads (file) WHERE file IS NOT NULL;
 """
 
@@ -115,8 +124,22 @@ POSTGRES_TYPES = {
 
 def schema(types: dict[str, str]) -> str:
     """Return the statements that create what is missing, in one engine's *types*."""
-    return _SCHEMA.format(**types)
+    return _SCHEMA.format(**types, version=VERSION)
 
+
+def check_version(rows: list[tuple[str]]) -> None:
+    """
+    Refuse tables another version made.
+
+    Raises:
+        StoreUnavailableError: They are not of this version.
+    """
+    found = rows[0][0] if rows else "none"
+    if found != str(VERSION):
+        raise StoreUnavailableError(f"the store's tables are of version {found}, this halfopen needs {VERSION}")
+
+
+WHICH_VERSION = "SELECT value FROM meta WHERE key = 'schema'"
 
 NEW_LANE = "INSERT INTO lanes (lane) VALUES (:lane) ON CONFLICT DO NOTHING"
 

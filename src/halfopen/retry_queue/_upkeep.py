@@ -93,7 +93,8 @@ def make_due(transaction: Transaction, lane: str) -> int:
 def clamp_due(transaction: Transaction, horizon: float) -> int:
     """Pull in due times further away than any schedule sets: the wall clock was stepped back."""
     return transaction.execute(
-        f"UPDATE messages SET due = :limit WHERE {_sql.READY_STATES} AND due > :limit",
+        f"UPDATE messages SET due = :limit WHERE lane IN (SELECT lane FROM lanes) AND {_sql.READY_STATES}"
+        " AND due > :limit",
         {"limit": transaction.now + horizon},
     )
 

@@ -100,6 +100,7 @@ class PostgresStore(Store):
                 )
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             if connection.execute("SELECT to_regclass('payload_chunks')").fetchone() != (None,):
+                _sql.check_version(connection.execute(_sql.WHICH_VERSION).fetchall())
                 return
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
             connection.execute(_sql.schema(_sql.POSTGRES_TYPES).encode())

@@ -60,6 +60,7 @@ class RetryQueue(Orders):
         keep: How long finished messages are kept.
         upkeep: Seconds between rounds of leases, deadlines and receipts.
         expiring_within: Seconds before its deadline at which a message is announced.
+        too_old: Seconds after which a lane's oldest waiting message is announced.
         clock, rng: The sources of time and chance, for tests.
 
     Raises:
@@ -77,6 +78,7 @@ class RetryQueue(Orders):
         keep: Keep | None = None,
         upkeep: float = 1.0,
         expiring_within: float = 3600.0,
+        too_old: float = 4 * 3600.0,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -99,7 +101,9 @@ class RetryQueue(Orders):
             process=uuid.uuid4().hex[:12],
             attention=self._dispatcher.attention,
         )
-        self._caretaker = Caretaker(self._hub, self._dispatcher.lanes, keep or Keep(), expiring_within=expiring_within)
+        self._caretaker = Caretaker(
+            self._hub, self._dispatcher.lanes, keep or Keep(), expiring_within=expiring_within, too_old=too_old
+        )
         self._runner = Runner(self.store, self._dispatcher, self._caretaker, self._changed, upkeep=upkeep)
 
     # ── lanes ──

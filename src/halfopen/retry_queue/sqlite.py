@@ -228,6 +228,7 @@ class _Writer:
         present = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'payload_files'").fetchone()
         if present is None:
             self._connection.executescript(f"BEGIN IMMEDIATE; {_sql.schema(_sql.SQLITE_TYPES)} COMMIT;")
+        _sql.check_version(self._connection.execute(_sql.WHICH_VERSION).fetchall())
 
     def begin(self) -> Transaction:
         self._connection.execute("BEGIN IMMEDIATE")
