@@ -36,3 +36,7 @@ def walk(walks: int) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_few_walks_agree_with_the_reference_model() -> None:
+    walk(40)
