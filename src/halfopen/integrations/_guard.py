@@ -1,0 +1,119 @@
+"""Lead a client's call through the policies of its host, and hold a breaker's permit until the answer has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from halfopen._runtime.keyed import KeyedPolicy
+from halfopen.circuit_breaker import CircuitBreaker
+from halfopen.integrations._settling import Settling
+from halfopen.registry import Registry
+from halfopen.retry import Retry
+from halfopen.typing import Classifier
+
+__all__ = ["Guard"]
+
+Send = Callable[[Any], Any]
+Hold = Callable[[Any, Any, Settling], None]
+Discard = Callable[[Any], Any]
+
+
+class Guard:
+    """
+    Leads calls through the policies of their key.
+
+    Args:
+        given: None for a breaker per key; or a family (`Registry.keyed`), a breaker, any policy, several of them,
+            outermost first; or a function from the key to one of these, which has to bound what it keeps.
+        evidence: Judges for breakers that have no classifier of their own.
+        hold: Ties the permit to the body of a request's response.
+        discard: Closes a response in whose place a retry wants another one.
+
+    Attributes:
+        policies: What was given, or the family of breakers that was made instead.
+    """
+
+    def __init__(self, given: Any, evidence: Classifier, hold: Hold, discard: Discard) -> None:
+        self.policies: Any = Registry().keyed("*", classify=evidence) if given is None else given
+        self._evidence = evidence
+        self._hold = hold
+        self._discard = discard
+
+    def call(self, key: str, send: Send, request: Any) -> Any:
+        """Make one call; errors are still halfopen's own."""
+        for policy in reversed(list(_of(self.policies, key, request))):
+            if isinstance(policy, CircuitBreaker):
+                send = partial(self._through, policy, send)
+            elif isinstance(policy, Retry):
+                send = partial(self._retried, policy, send)
+            else:
+                send = partial(policy.call, send)
+        return send(request)
+
+    async def acall(self, key: str, send: Send, request: Any) -> Any:
+        """Make one call of a coroutine function."""
+        for policy in reversed(list(_of(self.policies, key, request))):
+            if isinstance(policy, CircuitBreaker):
+                send = partial(self._athrough, policy, send)
+            elif isinstance(policy, Retry):
+                send = partial(self._aretried, policy, send)
+            else:
+                send = partial(policy.acall, send)
+        return await send(request)
+
+    def _through(self, breaker: CircuitBreaker, send: Send, request: Any) -> Any:
+        settling = Settling(breaker, self._evidence, request)
+        try:
+            with settling.inside():
+                response = send(request)
+            self._hold(request, response, settling)
+        except BaseException as error:
+            settling.raised(error)
+            raise
+        return response
+
+    async def _athrough(self, breaker: CircuitBreaker, send: Send, request: Any) -> Any:
+        settling = Settling(breaker, self._evidence, request)
+        try:
+            with settling.inside():
+                response = await send(request)
+            self._hold(request, response, settling)
+        except BaseException as error:
+            settling.raised(error)
+            raise
+        return response
+
+    def _retried(self, retry: Retry, send: Send, request: Any) -> Any:
+        last: list[Any] = []
+
+        def again(request: Any) -> Any:
+            if last:
+                self._discard(last.pop())
+            last.append(send(request))
+            return last[0]
+
+        return retry.call(again, request)
+
+    async def _aretried(self, retry: Retry, send: Send, request: Any) -> Any:
+        last: list[Any] = []
+
+        async def again(request: Any) -> Any:
+            if last:
+                await self._discard(last.pop())
+            last.append(await send(request))
+            return last[0]
+
+        return await retry.acall(again, request)
+
+
+def _of(given: Any, key: str, request: Any) -> Iterable[Any]:
+    """Return the policies of *key*, outermost first."""
+    if isinstance(given, KeyedPolicy):
+        own = given._key
+        return [given[key if own is None else own(request)]]
+    several = given if isinstance(given, (list, tuple)) else getattr(given, "policies", None)
+    if several is not None:
+        return [policy for each in several for policy in _of(each, key, request)]
+    return [given] if hasattr(given, "acall") else _of(given(key), key, request)
