@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, cast
 
+from halfopen._core.backoff import Exponential
 from halfopen._core.plans import Step
 from halfopen._core.retry_backoff import Delays, Jitter
 from halfopen._core.windows import CountWindow
@@ -46,6 +47,9 @@ def _retry(policy: Any) -> dict[str, Any]:
 
 
 def _sleeps(backoff: Any, attempts: float) -> float:
+    if isinstance(backoff, Exponential) and attempts < math.inf:
+        most = Delays(backoff.first, backoff.factor, backoff.cap, Jitter.NONE)
+        return sum(min(most.base(step) * (1 + backoff.jitter), backoff.cap) for step in range(1, int(attempts)))
     if not isinstance(backoff, Delays) or attempts == math.inf:
         return math.inf
     # Far steps all last as long as the cap.

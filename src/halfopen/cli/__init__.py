@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
+    "check": ("halfopen.cli.check:check", "Find every mistake in a configuration file, and say what it comes to."),
+    "convert": ("halfopen.cli.convert:convert", "Write the YAML of resilience4j as halfopen.toml."),
+    "describe": ("halfopen.cli.describe:describe", "Show the policies and pipelines of a configuration file."),
+    "diff": ("halfopen.cli.diff:diff", "Show what another version of a configuration file would change."),
     "demo": ("halfopen.cli.demo:demo", "Play a partner's bad day over real HTTP, and prove that nothing is lost."),
     "queue": ("halfopen.cli.queue:queue", "Look into a retry queue, and give its messages orders."),
 }

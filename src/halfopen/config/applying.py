@@ -80,10 +80,18 @@ class _Plan:
         site = Site(registry.clock, registry.bus, self.find)
         for entry in new.entries:
             title = (entry.kind.section, entry.name)
+            if entry.kind.section == "pipeline" and self._same_pipeline(entry):
+                self.fresh[title] = self.kept[title] = registry[entry.title]
+                continue
             made = _family(entry, site, registry) if entry.keyed else entry.make(site)
             there = _there(registry, entry)
             self.fresh[title] = made
             self.kept[title] = made if there is None or type(there) is not type(made) else there
+
+    def _same_pipeline(self, entry: Entry) -> bool:
+        """Say whether a pipeline has the same policies as before; what is decorated with it goes on then."""
+        there = _there(self.registry, entry)
+        return there is not None and there.policies == tuple(map(self.find, entry.references()))
 
     def find(self, reference: Reference) -> Any:
         return self.kept[reference.section, reference.name]
@@ -92,6 +100,8 @@ class _Plan:
         """Put one policy in force; return what takes that back."""
         title = (entry.kind.section, entry.name)
         fresh, there = self.fresh[title], self.kept[title]
+        if there is fresh is _there(self.registry, entry):
+            return lambda: None
         if there is not fresh:
             self._keep_classifier(entry, there, fresh)
             before = _copied(there)
@@ -118,16 +128,15 @@ class _Plan:
         return [entry for entry in before if self.new.find(entry.kind.section, entry.name) is None]
 
     def changes(self, gone: list[Entry]) -> Changes:
-        added, changed, unchanged = [], [], []
+        added: list[str] = []
+        changed: list[str] = []
+        unchanged: list[str] = []
         for entry in self.new.entries:
             title = (entry.kind.section, entry.name)
             before = None if self.old is None else self.old.find(*title)
-            if self.kept[title] is self.fresh[title] and before is None:
-                added.append(entry.title)
-            elif before is not None and before.given == entry.given:
-                unchanged.append(entry.title)
-            else:
-                changed.append(entry.title)
+            same = before is not None and before.given == entry.given
+            new = before is None and self.kept[title] is self.fresh[title]
+            (unchanged if same else added if new else changed).append(entry.title)
         return Changes(
             added=tuple(added),
             changed=tuple(changed),

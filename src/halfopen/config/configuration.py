@@ -276,6 +276,8 @@ def _check_references(entries: list[Entry], declared: set[str], findings: Findin
     made = {entry.title: entry for entry in entries}
     for entry in entries:
         pipeline = entry.kind.section == "pipeline"
+        if pipeline:
+            _check_parts(entry, findings)
         for to in entry.references():
             title = f"{to.section}.{to.name}"
             target = made.get(title)
@@ -286,6 +288,18 @@ def _check_references(entries: list[Entry], declared: set[str], findings: Findin
             elif target is not None and target.keyed and "key" not in target.values:
                 allowed = f"{title} is a family: say with its setting key which key a call has, or name one without *"
                 findings.wrong(to.item, allowed, "conflict")
+
+
+def _check_parts(pipeline: Entry, findings: Findings) -> None:
+    given: set[str] = set()
+    for part in pipeline.references():
+        title = f"{part.section}.{part.name}"
+        if title in given:
+            findings.wrong(part.item, f"{title} is there twice; make a second one, or leave it out", "conflict")
+        given.add(title)
+    if not given:
+        words = "there are none: a pipeline needs at least one policy"
+        findings.wrong(pipeline.place, words, "missing", below="policies")
 
 
 def _note_missing(to: Reference, title: str, pipeline: bool, known: set[str], findings: Findings) -> None:
