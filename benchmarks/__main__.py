@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import Case, Measured, measure
 from benchmarks.report import as_json, as_markdown, as_text
-from benchmarks.suites import SUITES, cases_of
+from benchmarks.suites import SUITES, cases_of, policies
 from benchmarks.suites._breakers import ALL, BREAKERS
 from benchmarks.weight import Weights, bytes_per_breaker, import_rounds
 
@@ -57,12 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         interrupted = True
         print("\ninterrupted; what was measured so far:", file=sys.stderr)
-    missing = [library for library in ALL if library not in BREAKERS]
+    missing = _missing(results)
     render = as_json if options.json else as_text
     print(render(results.speeds, results.weights, missing))
     if options.markdown is not None:
         options.markdown.write_text(as_markdown(results.speeds, results.weights, missing), encoding="utf-8")
     return 130 if interrupted else 0
+
+
+def _missing(results: Results) -> list[str]:
+    missing = [library for library in ALL if library not in BREAKERS]
+    if any(measured.case in policies.CASES for measured in results.speeds):
+        missing += [library for library in policies.MISSING if library not in missing]
+    return missing
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.measure import Loop
 from benchmarks.suites._breakers import Breakers
 
-__all__ = ["bare", "guarded"]
+__all__ = ["awaiting", "bare", "calling", "guarded"]
 
 
 def call() -> None:
@@ -50,7 +50,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 def bare(style: str) -> Loop:
     """Return the loop of *style* around the function itself."""
     if style == "block":
-        return _calling(call)
+        return calling(call)
     return _LOOPS[style](_FUNCTIONS[style])
 
 
@@ -82,7 +82,9 @@ def _make_sure(fn: Callable[[], Any], right: Callable[[Exception | None], bool])
             raise RuntimeError(f"the breaker is in the wrong state: {raised!r}")
 
 
-def _calling(fn: Callable[[], Any]) -> Loop:
+def calling(fn: Callable[[], Any]) -> Loop:
+    """Return the loop that calls *fn*."""
+
     def loop(calls: int) -> None:
         for _ in repeat(None, calls):
             fn()
@@ -98,7 +100,9 @@ def _with_keywords(fn: Callable[..., Any]) -> Loop:
     return loop
 
 
-def _awaiting(fn: Callable[[], Any]) -> Loop:
+def awaiting(fn: Callable[[], Any]) -> Loop:
+    """Return the loop that awaits *fn* in one event loop."""
+
     async def aloop(calls: int) -> None:
         for _ in repeat(None, calls):
             await fn()
@@ -143,9 +147,9 @@ def _iterating(fn: Callable[[], Iterator[int]]) -> Loop:
 
 
 _LOOPS: dict[str, Callable[[Callable[..., Any]], Loop]] = {
-    "call": _calling,
+    "call": calling,
     "keywords": _with_keywords,
-    "acall": _awaiting,
+    "acall": awaiting,
     "refused": _failing,
     "failing": _failing,
     "generator": _iterating,
