@@ -240,6 +240,31 @@ def test_explain_tells_of_recoveries() -> None:
     ] == [recovering, closed, ended, explained(bench)]
 
 
+def test_explain_counts_good_and_bad_trials() -> None:
+    bench = half_open(permitted_calls=3, failure_rate_threshold=0.75)
+    bench.fail()
+    bench.succeed()
+    round_ = explained(bench)
+    bench.succeed()
+
+    assert [
+        "half-open since T because the wait was over; 2 of 3 trial calls have reported, 0 running",
+        "closed since T because 2 of 3 trial calls succeeded; 0 of the last 0 calls failed",
+    ] == [round_, explained(bench)]
+
+
+def test_explain_tells_when_a_limit_was_taken_away_since() -> None:
+    by_failures, by_slowness = Bench(), Bench(failure_rate_threshold=None)
+    by_failures.fail(4)
+    by_slowness.succeed(4, spent=SLOW + 1)
+
+    by_failures.breaker.configure(failure_rate_threshold=None)
+    by_slowness.breaker.configure(slow_call_rate_threshold=None, slow_call_duration=None, failure_rate_threshold=0.5)
+
+    assert "4 of the last 4 calls failed (limit none)" in explained(by_failures)
+    assert "4 of the last 4 calls took longer than 0 s (limit none)" in explained(by_slowness)
+
+
 def test_explain_does_not_pretend_to_know_a_backoff_of_the_users() -> None:
     bench = Bench(wait_in_open=lambda step, rng: 9.0).go(State.OPEN)
 

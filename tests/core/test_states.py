@@ -120,6 +120,7 @@ def test_disabled_and_observed_calls_with_an_end_are_treated_as_without() -> Non
 def test_metrics_only_says_once_that_it_would_have_opened_and_refuses_nothing() -> None:
     bench = Bench().go(State.METRICS_ONLY)
     events = bench.listen()
+    bench.clock.advance(2.0)
 
     bench.fail(4)
     bench.succeed(9)
@@ -127,7 +128,9 @@ def test_metrics_only_says_once_that_it_would_have_opened_and_refuses_nothing() 
 
     exceeded = [event for event in events if type(event).__name__ == "ThresholdExceeded"]
     assert 1 == len(exceeded)
-    assert (Reason.FAILURE_RATE, (4, 4, 0, 0)) == (exceeded[0].reason, tuple(exceeded[0].totals))
+    assert (Reason.FAILURE_RATE, (4, 4, 0, 0), 2.0) == (
+        exceeded[0].reason, tuple(exceeded[0].totals), exceeded[0].at
+    )  # fmt: skip
     assert {} == dict(bench.breaker.snapshot().counters.rejected)
 
 
