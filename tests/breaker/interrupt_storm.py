@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -58,6 +58,9 @@ class Storm:
         self.hits = 0
         self.in_finalizer = 0
         self.seen: Counter[str] = Counter()
+        self.heard: deque[object] = deque(maxlen=10)
+        self.threads: list[threading.Thread] = []
+        self.over = False
         self.one: Callable[[], object] = getattr(self, f"_{style}")()
 
     def work(self) -> int:
@@ -147,6 +150,32 @@ class Storm:
 
         return steps
 
+    def _listening(self) -> Callable[[], object]:
+        self.breaker.subscribe(self.heard.append)
+        return self._block()
+
+    def _backoff(self) -> Callable[[], object]:
+        self.breaker.configure(wait_in_open=lambda step, rng: 0.0001)
+        return self._decorator()
+
+    def _timer(self) -> Callable[[], object]:
+        self.breaker.configure(automatic_half_open=True)
+        return self._decorator()
+
+    def _among_threads(self) -> Callable[[], object]:
+        one = self._block()
+
+        def others() -> None:
+            while not self.over:
+                with contextlib.suppress(Down, CircuitOpenError):
+                    one()
+                time.sleep(0.0001)
+
+        self.threads = [threading.Thread(target=others, daemon=True) for _ in range(2)]
+        for thread in self.threads:
+            thread.start()
+        return one
+
     # The storm
 
     def rage(self, interrupts: int) -> None:
@@ -178,7 +207,7 @@ class Storm:
         self.hits += unraisable.exc_type is Interrupt
 
     def _check_lock(self) -> None:
-        if self.breaker._lock._is_owned():  # type: ignore[attr-defined]
+        if self.breaker._lock._is_owned() or (not self.threads and self.breaker._bus._lock.locked()):  # type: ignore[attr-defined]
             raise SystemExit(f"the lock is held after {self.hits} interrupts")
 
     def _check_permits(self) -> None:
@@ -186,12 +215,16 @@ class Storm:
         gc.collect()
         look = self.breaker.snapshot()
         running = [slot for slot in look.trials if slot.status == "running"]
-        if running:
+        if running and not self.threads:
             raise SystemExit(f"after {self.hits} interrupts, trial calls nobody makes: {look}")
 
     def verdict(self) -> dict[str, Any]:
+        self.over = True
+        for thread in self.threads:
+            thread.join(10)
         gc.collect()
         self.ill = False
+        self.heard.clear()
         free = threading.Thread(target=self._recover)
         free.start()
         free.join(10)
@@ -201,7 +234,8 @@ class Storm:
             "interrupts": self.hits,
             "in_finalizer": self.in_finalizer,
             "seen": self.seen,
-            "stuck": free.is_alive(),
+            "stuck": free.is_alive() or any(thread.is_alive() for thread in self.threads),
+            "heard": len(self.heard),
             "state": self.breaker.state,
             "guests": counters.guests,
             "trials": counters.trial_successes + counters.trial_failures,

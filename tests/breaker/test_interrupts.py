@@ -27,6 +27,10 @@ STYLES = [
     "result_block",
     "two_step",
     "abandoning",
+    "listening",
+    "backoff",
+    "timer",
+    "among_threads",
 ]
 INTERRUPTS = int(os.environ.get("HALFOPEN_INTERRUPTS", "600"))
 
@@ -49,6 +53,7 @@ def test_interrupts_at_random_instants_do_no_harm(style: str) -> None:
     assert found["interrupts"] >= INTERRUPTS
     assert ("closed", False) == (found["state"], found["stuck"])
     assert (0, True) == (found["in_flight"], found["balanced"])
+    assert (found["heard"] > 0) == (style == "listening")
     # An interrupted trial call has no inside in which others would be guests.
     assert found["guests"] < 20
     if style != "abandoning":

@@ -371,7 +371,8 @@ class Circuit:
         state.shut_until = state.entered + wait
         self.last_wait = wait
         self.wait_wanted = None
-        self._announce(event, wait)
+        if self.state is state:
+            self._announce(event, wait)
 
     def _next_step(self, why: Reason) -> int:
         kind = self.state.kind
@@ -412,22 +413,23 @@ class Circuit:
             name=self.name, at=now, old=old.kind, new=new.kind, reason=why, epoch=new.epoch,
             step=self.step if step is None else step, totals=old.held(), wait=wait, note=note, by=by,
         )  # fmt: skip
+        if isinstance(new, Open) and new.until == math.inf:
+            self.wait_wanted = (new, event, at_least)  # before the move, or an interrupt would leave it OPEN for ever
         self.retired = old
         self.step = event.step
         self.last_wait = self.last_wait if wait is None else wait
         self.epoch = new.epoch
         self.state = new
         self.counters.moved(event, now)
-        if isinstance(new, Open) and new.until == math.inf:
-            self.wait_wanted = (new, event, at_least)
-        else:
+        if self.wait_wanted is None:
             self._announce(event, wait)
 
     def _flush_wanted(self) -> None:
         if self.wait_wanted is not None:
-            event = self.wait_wanted[1]
+            state, event, _ = self.wait_wanted
             self.wait_wanted = None
-            self._announce(event, None)
+            if self.state is state:
+                self._announce(event, None)
 
     def _announce(self, event: CircuitTransitioned, wait: float | None) -> None:
         event = replace(event, wait=wait) if wait != event.wait else event

@@ -91,14 +91,16 @@ class _Timer:
     """One daemon thread for every callback of the process, started when first needed."""
 
     def __init__(self) -> None:
-        self._wake = threading.Condition(threading.Lock())
+        # Entered by itself: an interrupt on the way into a Condition, which is Python code, would leave it held.
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._heap: list[tuple[float, int, _Due]] = []
         self._order = count()
         self._thread: threading.Thread | None = None
 
     def call_at(self, when: float, callback: Callable[[], object]) -> _Due:
         due = _Due(callback)
-        with self._wake:
+        with self._lock:
             heapq.heappush(self._heap, (when, next(self._order), due))
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="halfopen-timer", daemon=True)
@@ -108,7 +110,7 @@ class _Timer:
 
     def _run(self) -> None:
         while True:
-            with self._wake:
+            with self._lock:
                 while not self._heap or self._heap[0][0] > time.monotonic():
                     wait = self._heap[0][0] - time.monotonic() if self._heap else None
                     self._wake.wait(wait if wait is None else min(max(wait, 0.0), threading.TIMEOUT_MAX))
