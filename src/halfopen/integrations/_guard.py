@@ -113,7 +113,7 @@ def _of(given: Any, key: str, request: Any) -> Iterable[Any]:
     if isinstance(given, KeyedPolicy):
         own = given._key
         return [given[key if own is None else own(request)]]
-    several = given if isinstance(given, (list, tuple)) else getattr(given, "policies", None)
+    several: Any = given if isinstance(given, (list, tuple)) else getattr(given, "policies", None)
     if several is not None:
         return [policy for each in several for policy in _of(each, key, request)]
     return [given] if hasattr(given, "acall") else _of(given(key), key, request)

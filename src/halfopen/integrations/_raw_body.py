@@ -31,8 +31,7 @@ def hold_body(method: str, response: Any, settling: Settling, too_late: Callable
         response._halfopen.settlings.append(settling)
     else:
         response._halfopen = _Hold(response, settling, too_late)
-        kind: Any = type(response)
-        response.__class__ = _held(kind)
+        response.__class__ = _held(response.__class__)
 
 
 class _Hold:
@@ -77,7 +76,7 @@ def _cutting(response: ref[Any]) -> Callable[[], None]:
 
 
 @cache
-def _held(kind: type) -> Any:
+def _held(kind: Any) -> Any:
     # The class is swapped because urllib3 makes its responses itself, and whoever reads them wants its own.
     return type(kind.__name__, (_HeldBody, kind), {"__module__": kind.__module__})
 
