@@ -532,3 +532,46 @@ def test_a_message_whose_deadline_comes_near_is_announced_before(store: Store, c
     queue.flush_alerts()
 
     assert [("expiring", "m1"), ("dead", "m1")] == alerts
+
+
+def test_leaving_closed_sets_the_pace_back_to_one(store: Store, clock: FakeClock) -> None:
+    queue, partner = hub(store, clock), Partner()
+    gate = queue.lane("acme", sender=partner, breaker=breaker(clock), profile=PROFILE)
+    fill(queue)
+    queue.tick()
+    grown = store.look("acme")
+
+    gate.trip()
+    store.settled()
+
+    look = store.look("acme")
+    assert grown is not None and look is not None
+    assert (PROFILE.limit, 1) == (grown.send_window, look.send_window)
+
+
+def test_a_lane_whose_messages_are_not_due_asks_for_no_permit(store: Store, clock: FakeClock) -> None:
+    queue, partner = hub(store, clock), Partner([UNAVAILABLE])
+    gate = queue.lane("acme", sender=partner, breaker=breaker(clock))
+    fill(queue, 1)
+    queue.tick()
+    issued = gate.snapshot().counters.permits.issued
+    clock.advance(60)
+
+    queue.tick()
+
+    assert (1, 1) == (issued, gate.snapshot().counters.permits.issued)
+
+
+def test_in_half_open_no_more_permits_are_taken_than_messages_wait(store: Store, clock: FakeClock) -> None:
+    queue, partner = hub(store, clock), Partner()
+    gate = queue.lane("acme", sender=partner, breaker=breaker(clock))
+    fill(queue, 3)
+    trip(queue, partner)
+    queue.cancel("<acme1>")
+    queue.cancel("<acme2>")
+    partner.script = [DELIVERED]
+    clock.advance(31)
+
+    queue.tick()
+
+    assert (State.HALF_OPEN, 0) == (gate.state, gate.snapshot().ignored_trials)
