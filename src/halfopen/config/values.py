@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 _UNITS = {"d": Decimal(86400), "h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
-_NUMBER = r"\d{1,15}(?:\.\d{1,15})?"
+_NUMBER = r"\d{1,15}(?:\.\d{1,350})?"
 _DURATION = re.compile(r"(-?)" + "".join(rf"(?:({_NUMBER})\s*{unit})?\s*" for unit in _UNITS), re.ASCII)
 _SHARE = re.compile(rf"(-?{_NUMBER})\s*%", re.ASCII)
 
