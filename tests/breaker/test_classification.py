@@ -84,12 +84,11 @@ def later(answer: Any) -> float | None:
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-@pytest.mark.parametrize("status", range(100, 600))
-def test_an_exception_that_carries_a_status_is_judged_by_it(carrier: Any, status: int) -> None:
-    ill = status in (408, 429) or status >= 500
-
-    assert (FAILURE if ill else SUCCESS) == outcome(Failures().of_exception(carrier(status)))
-    assert ill == failed_status(Response(status))
+def test_an_exception_that_carries_a_status_is_judged_by_it(carrier: Any) -> None:
+    for status in range(100, 600):
+        ill = status in (408, 429) or status >= 500
+        assert (FAILURE if ill else SUCCESS) == outcome(Failures().of_exception(carrier(status))), status
+        assert ill == failed_status(Response(status)), status
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
@@ -372,7 +371,6 @@ class RaisingInt(int):
         ResponseError(503, {"retry-after": None}),
         ResponseError(503, 3),
     ],
-    ids=repr,
 )
 def test_what_raises_when_it_is_looked_at_is_still_a_failure(error: Exception, make: Any, counted: Any) -> None:
     breaker = make()
