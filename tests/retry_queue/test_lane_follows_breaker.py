@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halfopen import HalfOpen, Ramp, State
+from halfopen import HalfOpen, Ramp, RateLimitedError, State
 from halfopen.retry_queue import (
     Delivery,
     LaneProfile,
@@ -575,3 +575,28 @@ def test_in_half_open_no_more_permits_are_taken_than_messages_wait(store: Store,
     queue.tick()
 
     assert (State.HALF_OPEN, 0) == (gate.state, gate.snapshot().ignored_trials)
+
+
+def test_a_sender_refused_by_a_policy_of_its_own_uses_up_no_attempt_and_does_not_spin(
+    store: Store, clock: FakeClock
+) -> None:
+    calls: list[str] = []
+
+    def send(delivery: Delivery) -> Report:
+        calls.append(delivery.message_id)
+        raise RateLimitedError("inner", 20.0)
+
+    queue = hub(store, clock)
+    gate = queue.lane("acme", sender=send, breaker=breaker(clock))
+    fill(queue, 1)
+    queue.tick()
+    clock.advance(19)
+    queue.tick()
+    early = len(calls)
+    clock.advance(2)
+
+    queue.tick()
+
+    message = queue.get("<acme0>")
+    assert (1, 2, 0, S.WAITING) == (early, len(calls), message.attempts, message.state)
+    assert 0 == gate.snapshot().failures

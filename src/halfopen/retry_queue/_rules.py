@@ -29,6 +29,9 @@ __all__ = [
 
 _S = MessageState
 
+_PAUSE = 5.0
+"""Seconds until a send that we stopped ourselves is begun again: whatever stopped it may still be there."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -97,7 +100,7 @@ def _undone(message: Message, report: Report, rule: Rule, now: float) -> Change:
     return Change(
         state=again if rule.state is _S.WAITING else rule.state,
         what="attempt undone",
-        due=now,
+        due=now + max(_PAUSE, report.retry_after or 0.0) if rule.state is _S.WAITING else now,
         outcome=rule.outcome,
         detail=report.detail or report.verdict,
         maybe_delivered=message.maybe_delivered,
@@ -123,7 +126,7 @@ def _again(
     change = Change(
         state=_S.UNKNOWN_DELIVERY if maybe else _S.WAITING,
         what="attempt",
-        due=now + profile.schedule.delay(message.tries + tries, rng) if failed else now,
+        due=now + (profile.schedule.delay(message.tries + tries, rng) if failed else _PAUSE),
         outcome=rule.outcome,
         detail=report.detail or report.verdict,
         maybe_delivered=maybe,

@@ -60,7 +60,7 @@ def judge_exception(error: BaseException, *, body_begun: bool) -> Report:
     if not isinstance(error, Exception):
         return Report(Verdict.INTERRUPTED if body_begun else Verdict.NOT_SENT, type(error).__name__)
     if isinstance(error, RejectedError):
-        return Report(Verdict.NOT_SENT, detail)
+        return Report(Verdict.NOT_SENT, detail, error.retry_after)
     chain = _chain(error)
     if any(isinstance(one, ssl.SSLCertVerificationError) for one in chain):
         return Report(Verdict.LANE_MISCONFIGURED, detail)
