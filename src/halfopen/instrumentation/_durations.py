@@ -1,0 +1,106 @@
+"""Histograms of call durations, filled under the breaker's lock in batches."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from halfopen._core.histogram import DURATION_BUCKETS
+from halfopen._core.outcomes import Outcome
+
+__all__ = ["WIDTH", "Durations", "attach", "read"]
+
+_BOUNDS = DURATION_BUCKETS
+_FIRST = DURATION_BUCKETS[0]
+_CHUNK = 256
+WIDTH = len(DURATION_BUCKETS) + 3
+"""Numbers of one histogram: the cumulative buckets, the sum, the count."""
+PEAK_KEPT = 60.0
+"""Seconds; the longest call of the present and of the last stretch of this length counts as recent."""
+
+
+class Durations:
+    """The durations of one breaker's calls, by outcome."""
+
+    __slots__ = ("_of", "_turned")
+
+    def __init__(self) -> None:
+        self._of = {outcome: _Counts() for outcome in Outcome}
+        self._turned: float | None = None
+
+    def add(self, outcome: Outcome, durations: Sequence[float]) -> None:
+        """Count finished calls by their durations in seconds."""
+        self._of[outcome].add(durations)
+
+    def take(self) -> list[float]:
+        """Return the numbers of the histograms, one after the other, in the order of `Outcome`."""
+        numbers: list[float] = []
+        for each in self._of.values():
+            numbers += accumulate(each.counts)
+            numbers += (each.total, numbers[-1])
+        return numbers
+
+    def peaks(self, now: float) -> tuple[float, ...]:
+        """Return the longest recent call of each outcome in seconds, 0 where there was none."""
+        if self._turned is None or now - self._turned >= PEAK_KEPT:
+            stale = self._turned is not None and now - self._turned >= 2 * PEAK_KEPT
+            for each in self._of.values():
+                each.before = 0.0 if stale else each.peak
+                each.peak = 0.0
+            self._turned = now
+        return tuple([max(each.peak, each.before) for each in self._of.values()])
+
+
+class _Counts:
+    __slots__ = ("before", "counts", "peak", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BOUNDS) + 1)
+        self.total = 0.0
+        self.peak = self.before = 0.0
+
+    def add(self, durations: Sequence[float]) -> None:
+        longest = max(durations)
+        if longest > self.peak:
+            self.peak = longest
+        self.total += sum(durations)
+        if longest <= _FIRST:
+            self.counts[0] += len(durations)
+        elif len(durations) == 1:
+            self.counts[bisect_left(_BOUNDS, longest)] += 1
+        else:
+            for begin in range(0, len(durations), _CHUNK):
+                self._add_sorted(sorted(durations[begin : begin + _CHUNK]))
+
+    def _add_sorted(self, durations: list[float]) -> None:
+        # Looking for 11 bounds among 256 sorted durations is quicker than for 256 durations among 11 bounds.
+        below = 0
+        for place, bound in enumerate(_BOUNDS):
+            upto = bisect_right(durations, bound, below)
+            self.counts[place] += upto - below
+            below = upto
+            if below == len(durations):
+                return
+        self.counts[-1] += len(durations) - below
+
+
+def attach(breaker: Any) -> Durations:
+    """Return what counts a breaker's durations, attached to it if it was not yet; calls before are not in it."""
+    counters = breaker._circuit.counters
+    present = counters.durations
+    if isinstance(present, Durations):
+        return present
+    with breaker._lock:
+        counters = breaker._circuit.counters
+        if not isinstance(counters.durations, Durations):
+            counters.durations = Durations()
+        return counters.durations
+
+
+def read(breaker: Any) -> list[float]:
+    """Return the numbers of a breaker's histograms, one after the other, in the order of `Outcome`."""
+    durations = attach(breaker)
+    with breaker._lock:
+        return durations.take()

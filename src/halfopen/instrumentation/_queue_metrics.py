@@ -1,0 +1,131 @@
+"""The metrics of a retry queue and of a shared store, whoever made them: these protocols are all that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from halfopen._core.histogram import HistogramSnapshot
+from halfopen.instrumentation._metric import Metric, counter, gauge, histogram, of
+from halfopen.instrumentation.enumerations import QUEUE_ATTEMPTS, QUEUE_COMMANDS, QUEUE_STATES, STORE_OPERATIONS
+
+__all__ = ["AGE_BUCKETS", "QUEUE_METRICS", "STORE_METRICS", "QueueLike", "QueueNumbers", "StoreLike", "StoreNumbers"]
+
+AGE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+
+class QueueNumbers(Protocol):
+    """What a queue counts; `halfopen.retry_queue.QueueStats` is one."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def messages(self) -> Mapping[str, int]: ...
+    @property
+    def oldest_message(self) -> float | None: ...
+    @property
+    def attempts(self) -> Mapping[str, int]: ...
+    @property
+    def commands(self) -> Mapping[str, int]: ...
+    @property
+    def enqueued(self) -> int: ...
+    @property
+    def completed(self) -> int: ...
+    @property
+    def dead_letters(self) -> int: ...
+    @property
+    def completion_age_buckets(self) -> tuple[int, ...]:
+        """Cumulative counts of `AGE_BUCKETS`, and of all."""
+        ...
+
+    @property
+    def completion_age_sum(self) -> float: ...
+    @property
+    def store(self) -> str: ...
+    @property
+    def store_up(self) -> bool: ...
+
+
+class QueueLike(Protocol):
+    """A queue."""
+
+    def stats(self) -> QueueNumbers:
+        """Return its numbers."""
+        ...
+
+
+class StoreNumbers(Protocol):
+    """What is known of a store that processes share; *view_age* is in seconds, None where there is no view."""
+
+    @property
+    def store(self) -> str: ...
+    @property
+    def up(self) -> bool: ...
+    @property
+    def view_age(self) -> float | None: ...
+    @property
+    def operations(self) -> Mapping[str, HistogramSnapshot]: ...
+
+
+class StoreLike(Protocol):
+    """A store."""
+
+    def stats(self) -> StoreNumbers:
+        """Return its numbers."""
+        ...
+
+
+def _ages(look: Any) -> tuple[HistogramSnapshot]:
+    cumulative = look.completion_age_buckets
+    counts = tuple(upto - before for upto, before in zip(cumulative, (0, *cumulative), strict=False))
+    return (HistogramSnapshot(AGE_BUCKETS, counts, look.completion_age_sum),)
+
+
+def _operations(look: Any) -> tuple[HistogramSnapshot, ...]:
+    return tuple(look.operations.get(operation, _NONE) for operation in STORE_OPERATIONS)
+
+
+_NONE = HistogramSnapshot((), (0,) * 12, 0.0)
+
+QUEUE_METRICS: tuple[Metric, ...] = (
+    gauge(
+        "halfopen_queue_messages", "Messages; those behind an open breaker or a held lane are delayed, not ready.",
+        lambda look: of(look.messages, QUEUE_STATES),
+        label=("state", QUEUE_STATES),
+        otel="queue.messages", otel_unit="{message}", otel_labels=("queue.message.state",),
+    ),
+    gauge("halfopen_queue_oldest_message_timestamp_seconds",
+          "Unix time at which the oldest live message was enqueued; absent when empty.",
+          lambda look: look.oldest_message, otel="queue.oldest_message.timestamp", otel_unit="s"),
+    counter(
+        "halfopen_queue_attempts_total", "Finished attempts of delivery.",
+        lambda look: of(look.attempts, QUEUE_ATTEMPTS),
+        label=("outcome", QUEUE_ATTEMPTS), otel="queue.attempts", otel_unit="{attempt}", otel_labels=("outcome",),
+    ),
+    counter(
+        "halfopen_queue_commands_total", "Orders of operators carried out.",
+        lambda look: of(look.commands, QUEUE_COMMANDS),
+        label=("command", QUEUE_COMMANDS),
+        otel="queue.commands", otel_unit="{command}", otel_labels=("queue.command",),
+    ),
+    counter("halfopen_queue_enqueued_total", "Messages taken in.",
+            lambda look: look.enqueued, otel="queue.enqueued", otel_unit="{message}"),
+    counter("halfopen_queue_completed_total", "Messages that reached their goal.",
+            lambda look: look.completed, otel="queue.completed", otel_unit="{message}"),
+    counter("halfopen_queue_dead_letters_total", "Messages given up on.",
+            lambda look: look.dead_letters, otel="queue.dead_letters", otel_unit="{message}"),
+    histogram("halfopen_queue_completion_age_seconds", "From enqueued to done.",
+              _ages, bounds=AGE_BUCKETS, otel="queue.completion.age", otel_unit="s"),
+)  # fmt: skip
+
+STORE_METRICS: tuple[Metric, ...] = (
+    gauge("halfopen_store_up", "1 while the shared store can be reached.",
+          lambda look: int(look.up), otel="store.up", otel_unit="{store}"),
+    histogram(
+        "halfopen_store_operation_seconds", "Durations of operations on the store.",
+        _operations, label=("op", STORE_OPERATIONS),
+        otel="store.operation", otel_unit="s", otel_labels=("store.operation",),
+    ),
+    gauge("halfopen_store_view_age_seconds", "Age of the view that this process acts on; absent where there is none.",
+          lambda look: look.view_age, otel="store.view.age", otel_unit="s"),
+)  # fmt: skip

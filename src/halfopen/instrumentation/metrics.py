@@ -1,0 +1,257 @@
+"""All metrics of a registry at one moment, with a bounded number of names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, ref
+
+from halfopen._core.checking import Checks
+from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.keyed import OTHER, KeyedPolicy
+from halfopen._runtime.late import logger
+from halfopen.circuit_breaker import CircuitBreaker
+from halfopen.instrumentation import _durations
+from halfopen.instrumentation._breaker_metrics import BREAKER_METRICS, look_at
+from halfopen.instrumentation._metric import Metric, View, counter, gauge
+from halfopen.instrumentation._overflow import Overflow
+from halfopen.instrumentation._policy_metrics import POLICY_METRICS
+from halfopen.instrumentation._queue_metrics import QUEUE_METRICS, STORE_METRICS, QueueLike, QueueNumbers, StoreLike
+from halfopen.instrumentation._samples import Layout, Scrape, Values
+from halfopen.registry import Registry, kind_of_policy
+
+__all__ = ["DEFAULT_MAX_NAMES", "Metrics", "catalogue", "metrics_of"]
+
+DEFAULT_MAX_NAMES = 200
+_BREAKER = "circuit_breaker"
+
+_OWN = (
+    gauge("halfopen_build_info", "The version of halfopen.", lambda look: 1, otel="build.info", otel_unit="{build}"),
+    counter(
+        "halfopen_metric_names_dropped_total", "Policies whose series go to the name __other__, for lack of room.",
+        lambda look: look, otel="metric_names.dropped", otel_unit="{name}",
+    ),
+)  # fmt: skip
+
+
+def catalogue() -> dict[str, tuple[Metric, ...]]:
+    """Return every metric by the kind of its owner, in the order of exposition."""
+    return {_BREAKER: BREAKER_METRICS, **POLICY_METRICS, "queue": QUEUE_METRICS, "store": STORE_METRICS, "": _OWN}
+
+
+class Metrics:
+    """
+    The metrics of a registry's policies.
+
+    Make it when the registry is made: durations are counted from then on, and every counter is there with 0 before
+    its first event. `metrics_of` does, and keeps one for each registry.
+
+    Args:
+        registry: Whose policies.
+        max_names: Names of one kind of policy that get series of their own, at least 1; the policies after them
+            share the name ``__other__``. A name keeps its place for the life of the process.
+        resilience4j: Whether the compatible set is exposed, too.
+        resilience4j_buckets: Whether it has buckets.
+        resilience4j_labels: Labels that each of its series gets, such as ``application`` or ``group``.
+
+    Raises:
+        ConfigError: *max_names* is out of its range.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        max_names: int = DEFAULT_MAX_NAMES,
+        resilience4j: bool = False,
+        resilience4j_buckets: bool = False,
+        resilience4j_labels: dict[str, str] | None = None,
+    ) -> None:
+        checks = Checks()
+        checks.whole("max_names", max_names, 1, 1_000_000)
+        checks.done()
+        self.registry = registry
+        self._lock = threading.Lock()
+        self._max_names = max_names
+        self._names: dict[str, set[str]] = {}
+        self._views: WeakKeyDictionary[Any, list[View]] = WeakKeyDictionary()
+        self._dropped: WeakSet[Any] = WeakSet()
+        self._dropped_count = 0
+        self._overflows: dict[str, Overflow] = {}
+        self._queues: list[QueueLike] = []
+        self._stores: list[StoreLike] = []
+        self._sets = dict(catalogue())
+        self._compatible: dict[str, tuple[Metric, ...]] = {}
+        self._compatible_labels = tuple((resilience4j_labels or {}).items())
+        if resilience4j:
+            from halfopen.instrumentation.resilience4j_prometheus import compatible_metrics
+
+            self._compatible = compatible_metrics(buckets=resilience4j_buckets)
+        from halfopen import __version__
+
+        self._build = View(_OWN[:1], (("version", __version__),))
+        self._drops = View(_OWN[1:], ())
+        sets = (*self._sets.values(), *self._compatible.values())
+        self._headers = [metric.header for metrics in sets for metric in metrics]
+        self._unwatch = registry.watch(_weakly(self, "_made"), _weakly(self, "_gone"))
+        self._renew()
+        renew_after_fork(self)
+
+    def close(self) -> None:
+        """Take no more note of new policies."""
+        self._unwatch()
+
+    def add_queue(self, queue: QueueLike) -> None:
+        """Expose a retry queue: anything with a `stats()` that returns what `QueueNumbers` says."""
+        self._queues.append(queue)
+
+    def add_store(self, store: StoreLike) -> None:
+        """Expose a store that processes share: anything with a `stats()` that returns what `StoreNumbers` says."""
+        self._stores.append(store)
+
+    def scrape(self) -> Scrape:
+        """Look at every policy; no lock is held while the numbers are put in order."""
+        scrape = Scrape(self._headers)
+        add = scrape.parts.append
+        for kind, policy in self._policies():
+            look = look_at(policy) if kind == _BREAKER else policy.snapshot()
+            with self._lock:
+                views = self._views_of(kind, policy)
+                if views is None:
+                    self._overflow(kind).see(policy, look)
+            for view in views or ():
+                add(view.see(look))
+        with self._lock:
+            for overflow in self._overflows.values():
+                add(overflow.take())
+            dropped = self._dropped_count
+        scrape.parts += self._of_queues()
+        add(self._build.see(None))
+        add(self._drops.see(dropped))
+        return scrape
+
+    def _policies(self) -> Iterator[tuple[str, Any]]:
+        for breaker in self.registry.breakers():
+            yield _BREAKER, breaker
+        for policy in self.registry:
+            for kind, one in _inside(policy):
+                if kind in POLICY_METRICS:
+                    yield kind, one
+
+    def _views_of(self, kind: str, policy: Any) -> list[View] | None:
+        views = self._views.get(policy)
+        if views is None and policy not in self._dropped:
+            views = self._new_views(kind, policy)
+        return views
+
+    def _new_views(self, kind: str, policy: Any) -> list[View] | None:
+        names = self._names.setdefault(kind, set())
+        if policy.name not in names:
+            if len(names) >= self._max_names:
+                self._dropped.add(policy)
+                self._dropped_count += 1
+                return None
+            names.add(policy.name)
+        views = [View(self._sets[kind], (("name", policy.name),))]
+        if kind in self._compatible:
+            views.append(View(self._compatible[kind], (*self._compatible_labels, ("name", policy.name))))
+        self._views[policy] = views
+        return views
+
+    def _overflow(self, kind: str) -> Overflow:
+        if kind not in self._overflows:
+            self._overflows[kind] = Overflow(self._sets[kind], (("name", OTHER),))
+        return self._overflows[kind]
+
+    def _made(self, policy: Any) -> None:
+        for kind, one in _inside(policy):
+            if kind == _BREAKER:
+                _durations.attach(one)
+            if kind in self._sets:
+                with self._lock:
+                    self._views_of(kind, one)
+
+    def _gone(self, policy: Any) -> None:
+        if policy in self._dropped and isinstance(policy, CircuitBreaker):
+            look = look_at(policy)
+            with self._lock:
+                self._overflow(_BREAKER).retire(policy, look)
+
+    def _of_queues(self) -> Iterator[tuple[Layout, Values]]:
+        for queue in self._queues:
+            numbers = _asked(queue)
+            if numbers is not None:
+                yield View(QUEUE_METRICS, (("queue", numbers.queue),)).see(numbers)
+                yield View(STORE_METRICS[:1], (("store", numbers.store),)).see(_StoreOf(numbers))
+        for store in self._stores:
+            known = _asked(store)
+            if known is not None:
+                yield View(STORE_METRICS, (("store", known.store),)).see(known)
+
+    def _renew(self) -> None:
+        """Begin to count durations, in the process that made this and in each forked from it."""
+        self._lock = threading.Lock()
+        for policy in [*self.registry.breakers(), *self.registry]:
+            self._made(policy)
+
+
+class _StoreOf:
+    def __init__(self, numbers: QueueNumbers) -> None:
+        self.up = numbers.store_up
+
+
+def _asked(source: Any) -> Any:
+    try:
+        return source.stats()
+    except Exception:
+        logger().exception("%r gave no numbers; its metrics are left out", source)
+        return None
+
+
+def _inside(policy: Any) -> Iterable[tuple[str, Any]]:
+    """Return a policy, or what it is made of, each with its kind."""
+    if isinstance(policy, KeyedPolicy):
+        return [(kind_of_policy(one), one) for one in _members(policy)]  # pyright: ignore[reportUnknownArgumentType]
+    return [(kind_of_policy(policy), policy)]
+
+
+def _members(family: KeyedPolicy[Any]) -> list[Any]:
+    with family._lock:
+        members = list(family._kept.values())
+    return [*members, family._other] if family.overflows else members
+
+
+def _weakly(metrics: Metrics, method: str) -> Callable[[Any], None]:
+    reference = ref(metrics)
+
+    def call(policy: Any) -> None:
+        alive = reference()
+        if alive is not None:
+            getattr(alive, method)(policy)
+
+    return call
+
+
+_OF: WeakKeyDictionary[Registry, Metrics] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def metrics_of(registry: Registry, **settings: Any) -> Metrics:
+    """
+    Return the metrics of *registry*, made when they are first asked for.
+
+    Args:
+        registry: Whose policies.
+        settings: Those of `Metrics`; to be given by whoever asks first.
+
+    Raises:
+        ValueError: There are metrics already, and *settings* are given.
+    """
+    with _LOCK:
+        known = _OF.get(registry)
+        if known is None:
+            known = _OF[registry] = Metrics(registry, **settings)
+        elif settings:
+            raise ValueError("this registry has metrics already; give their settings when they are first asked for")
+        return known
