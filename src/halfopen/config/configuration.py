@@ -167,6 +167,8 @@ def document(
 
 # Entries
 
+_NO_POLICIES = ("template", "gateway", "partner")  # the gateway reads its own two, by `document`
+
 
 def _entries(root: Item, reader: Reader) -> list[Entry]:
     findings = reader.findings
@@ -175,8 +177,8 @@ def _entries(root: Item, reader: Reader) -> list[Entry]:
             findings.wrong(root, "a table of policies by kind and name, such as [breaker.payments]")
         return []
     for section, item in root.value.items():
-        if section not in KINDS and section != "template":
-            findings.unknown(item, [*KINDS, "template"])
+        if section not in KINDS and section not in _NO_POLICIES:
+            findings.unknown(item, [*KINDS, *_NO_POLICIES])
     templates = Templates(root.value.get("template"), findings)
     _check_templates(templates, reader)
     found = []
