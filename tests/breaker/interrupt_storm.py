@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
@@ -61,6 +62,7 @@ class Storm:
         self.heard: deque[object] = deque(maxlen=10)
         self.threads: list[threading.Thread] = []
         self.over = False
+        self.error: str | None = None
         self.one: Callable[[], object] = getattr(self, f"_{style}")()
 
     def work(self) -> int:
@@ -235,6 +237,8 @@ class Storm:
             "in_finalizer": self.in_finalizer,
             "seen": self.seen,
             "stuck": free.is_alive() or any(thread.is_alive() for thread in self.threads),
+            "error": self.error,
+            "look": repr(self.breaker.snapshot()),
             "heard": len(self.heard),
             "state": self.breaker.state,
             "guests": counters.guests,
@@ -244,13 +248,21 @@ class Storm:
         }
 
     def _recover(self) -> None:
-        until = time.monotonic() + 5
-        while self.breaker.state is not State.CLOSED and time.monotonic() < until:
+        try:
+            self._try_to_recover()
+        except BaseException as error:
+            self.error = f"{error!r} {traceback.format_exc()}"
+
+    def _try_to_recover(self) -> None:
+        # A few calls more than it takes to be closed: the first success may well complete the evidence of illness.
+        passed, until = 0, time.monotonic() + 5
+        while passed < 10 and time.monotonic() < until:
             try:
                 self.one()
+                passed += 1
             except CircuitOpenError:
+                passed = 0
                 time.sleep(0.0002)
-        self.one()
 
 
 if __name__ == "__main__":

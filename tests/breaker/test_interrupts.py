@@ -51,7 +51,7 @@ def test_interrupts_at_random_instants_do_no_harm(style: str) -> None:
     assert 0 == run.returncode, run.stderr
     found: dict[str, Any] = json.loads(run.stdout)
     assert found["interrupts"] >= INTERRUPTS
-    assert ("closed", False) == (found["state"], found["stuck"])
+    assert ("closed", False, None) == (found["state"], found["stuck"], found["error"]), found["look"]
     assert (0, True) == (found["in_flight"], found["balanced"])
     assert (found["heard"] > 0) == (style == "listening")
     # An interrupted trial call has no inside in which others would be guests.
