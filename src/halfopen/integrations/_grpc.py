@@ -75,6 +75,10 @@ def _code(error: Any) -> Any:
     return grpc.StatusCode.RESOURCE_EXHAUSTED if limited else grpc.StatusCode.UNAVAILABLE
 
 
+def _details(error: Any) -> str:
+    return str(error)
+
+
 def _trailing(error: Any) -> tuple[tuple[str, str], ...]:
     later = getattr(error, "retry_after", None)
     return () if later is None else ((_PUSHBACK, str(round(later * 1000))),)
@@ -84,9 +88,9 @@ def dialect_of(module: str, base: Any) -> Dialect:
     """Return how refusals are told: UNAVAILABLE, RESOURCE_EXHAUSTED of a limiter, DEADLINE_EXCEEDED without time."""
     attributes = {
         "code": _code,
-        "details": lambda error: str(error),  # builtins would not become methods
+        "details": _details,
         "initial_metadata": lambda error: (),
         "trailing_metadata": _trailing,
-        "debug_error_string": lambda error: repr(error),
+        "debug_error_string": _details,
     }
     return Dialect(module, base, base, base, attributes)
