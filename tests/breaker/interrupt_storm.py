@@ -21,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
-from halfopen import CircuitBreaker, CircuitOpenError, CountWindow, HalfOpen, State, constant
+from halfopen import CircuitBreaker, CircuitOpenError, CountWindow, HalfOpen, constant
 
 
 class Interrupt(BaseException):
