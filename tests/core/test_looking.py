@@ -416,9 +416,56 @@ def test_a_saved_snapshot_is_checked_and_every_mistake_named() -> None:
     with pytest.raises(ConfigError) as wrong:
         Bench().breaker.restore(saved)
 
-    names = ["state", "time", "since", "wait", "next_trial_at", "ends_at", "step", "epoch", "note", "by"]
-    assert [f"saved.{name}" for name in names] == [mistake.path for mistake in wrong.value.mistakes]
-    assert "closed, open, half_open" in str(wrong.value)
+    assert [
+        "state is one of closed, open, half_open, recovering, forced_open, disabled, metrics_only, not 'ajar'",
+        "time is a number of at least 0, not -1",
+        "since is a number of at least 0, not True",
+        "wait is a number of seconds of at least 0, not nan",
+        "next_trial_at is a number of at least 0, not 'soon'",
+        "ends_at is a number of at least 0, not inf",
+        "step is a whole number of at least 0, not -1",
+        "epoch is a whole number of at least 0, not 1.5",
+        "note is a text or None, not 5",
+        "by is a text or None, not []",
+    ] == [str(mistake).removeprefix("saved.") for mistake in wrong.value.mistakes]
+    assert all(mistake.path.startswith("saved.") for mistake in wrong.value.mistakes)
+    assert ["wrong_type", "out_of_range"] == [wrong.value.mistakes[index].kind for index in (0, 1)]
+    assert ["wrong_type"] * 2 == [mistake.kind for mistake in wrong.value.mistakes[-2:]]
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_restored_circuit_says_that_it_was_restored(state: State) -> None:
+    ramp = Ramp()
+
+    new = restored(Bench(ramp=ramp).go(state), ramp=ramp)
+
+    look = new.breaker.snapshot()
+    assert (state, "restored") == (look.state, look.why)
+    assert [f"closed>{state} restored"] == new.moves
+
+
+def test_an_order_that_ended_meanwhile_ends_at_once() -> None:
+    bench = Bench()
+    bench.breaker.force_open(60.0)
+
+    assert State.CLOSED is restored(bench, slept=60.0).state
+    assert State.CLOSED is restored(bench, slept=1e6).state
+
+
+def test_an_order_that_ends_before_it_began_ends_at_once() -> None:
+    bench = Bench()
+    bench.breaker.force_open(60.0)
+    saved = {**bench.breaker.snapshot().plain(), "ends_at": WALL - 5}
+
+    bench.breaker.restore(saved)
+
+    assert State.CLOSED is bench.state
+
+
+def test_times_of_zero_are_times() -> None:
+    saved = {**Bench().breaker.snapshot().plain(), "next_trial_at": 0.0, "ends_at": 0, "time": 0, "since": 0}
+
+    Bench().breaker.restore(saved)
 
 
 def test_the_least_that_can_be_restored() -> None:
