@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 _PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -51,3 +52,4 @@ def _fences(app: Sphinx, what: str, name: str, thing: object, options: object, l
 def setup(app: Sphinx) -> None:
     """Join in before the Google sections are read."""
     app.connect("autodoc-process-docstring", _fences, priority=400)
+    app.add_lexer("mermaid", TextLexer)  # Pygments has none; GitHub draws it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from halfopen import (
     Timeout,
     TimeWindow,
 )
+from halfopen._core import plans
 from halfopen.retry import decorrelated_jitter, exponential
 
 
@@ -352,3 +355,25 @@ def test_the_mermaid_chart_has_a_node_for_each_policy_and_escapes_names() -> Non
 def test_another_form_is_refused() -> None:
     with pytest.raises(ConfigError, match='form is "text" or "mermaid"'):
         Pipeline(a_breaker()).describe("svg")  # type: ignore[arg-type]
+
+
+def test_the_chart_on_the_page_is_the_one_that_the_page_describes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    first = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    names: dict[str, Any] = {}
+
+    exec(first[1], names)
+
+    assert f"```mermaid\n{names['prices'].describe('mermaid')}\n```" in page
+
+
+def test_the_page_explains_every_finding() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    rules = Path(plans.__file__).read_text(encoding="utf-8")
+
+    codes = set(re.findall(r'^ {12,20}"([a-z_]+)",$|_finding\(\n\s+"([a-z_]+)"', rules, re.MULTILINE))
+
+    assert set() == {code for pair in codes for code in pair if code} - set(
+        re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)
+    )
