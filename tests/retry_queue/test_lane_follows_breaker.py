@@ -600,3 +600,39 @@ def test_a_sender_refused_by_a_policy_of_its_own_uses_up_no_attempt_and_does_not
     message = queue.get("<acme0>")
     assert (1, 2, 0, S.WAITING) == (early, len(calls), message.attempts, message.state)
     assert 0 == gate.snapshot().failures
+
+
+@pytest.mark.parametrize("order", ["one after the other", "interleaved"])
+def test_the_trial_budget_belongs_to_all_processes_that_share_a_store(
+    open_store: Callable[..., Store], clock: FakeClock, order: str
+) -> None:
+    partner = Partner()
+    queues = [hub(open_store(), clock) for _ in range(3)]
+    gates = [queue.lane("acme", sender=partner, breaker=breaker(clock)) for queue in queues]
+    fill(queues[0])
+    trip(queues[0], partner)
+    queues[0].store.settled()
+    for queue in queues:
+        queue.tick()
+    clock.advance(31)
+    partner.script = [DELIVERED]
+    if order == "interleaved":
+        # All of them go half-open before any of them has claimed a message.
+        for gate in gates:
+            gate.acquire().ignore()
+        for queue in queues:
+            queue.store.settled()
+    waiting = [queue._dispatcher.lanes["acme"].step(100).attempts for queue in queues]
+    trials = sum(len(attempts) for attempts in waiting)
+
+    for attempt in (attempt for attempts in waiting for attempt in attempts):
+        attempt.run()
+    for queue in queues * 2:
+        queue.store.settled()
+        queue.tick()
+        queue.store.settled()
+
+    assert 3 == trials
+    assert [State.CLOSED] * 3 == [gate.state for gate in gates]
+    assert {S.DONE: 20} == queues[0].store.books()
+    assert 3 + 20 == len(partner.seen)

@@ -31,6 +31,7 @@ class Transaction(Protocol):
     now: float
     lease_now: float
     row_lock: str
+    lane_lock: str
 
     def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
         """Run one statement; return the number of rows it changed."""

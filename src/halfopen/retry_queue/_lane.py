@@ -169,6 +169,8 @@ class Lane:
             epoch=self.outage.epoch,
             cap=self._cap(State.HALF_OPEN if trial else state, 1) if trial or recovering else None,
             trial=trial,
+            process=self._hub.process,
+            stale_round=self.profile.stale_round,
             any_due=recovering,
             trial_size=self.profile.trial_size,
         )

@@ -19,6 +19,7 @@ from ._requests import Accepted, ClaimRequest, Dialect, Finished, NewMessage, Pa
 from ._rows import LaneRow, Message, MessageState
 from ._rules import Change, after_receipt
 from ._trials import select_trials
+from ._verdicts import round_elsewhere
 
 __all__ = ["apply_change", "claim", "enqueue", "find", "finish", "lane_row", "log"]
 
@@ -88,6 +89,8 @@ def claim(transaction: Transaction, request: ClaimRequest, dialect: Dialect) -> 
     if row is None:
         return None
     if row.held(transaction.now):
+        return []
+    if request.trial and round_elsewhere(row.breaker, request.process, transaction.now, request.stale_round):
         return []
     cap = row.send_window if request.cap is None else request.cap
     in_flight = transaction.rows(

@@ -12,7 +12,7 @@ from ._inspection import Look
 from ._pacing import spread_delay
 from ._profile import LaneProfile
 from ._rows import AlertKind
-from ._verdicts import SharedVerdict, pack, unpack
+from ._verdicts import SharedVerdict, pack, round_elsewhere, unpack
 
 __all__ = ["Outage"]
 
@@ -63,8 +63,8 @@ class Outage:
             self._seen = look.breaker
             return False
         if verdict.state is State.HALF_OPEN:
-            # The trial budget is that process's, unless it died with it.
-            return self._hub.clock.wall() - verdict.time < 2 * self._profile.lease
+            now = self._hub.clock.wall()
+            return round_elsewhere(look.breaker, self._hub.process, now, self._profile.stale_round)
         self._seen = look.breaker
         if verdict.state is not self._breaker.state:
             self._adopt(verdict)
@@ -80,7 +80,14 @@ class Outage:
         self.epoch = event.epoch
         if event.reason is not Reason.RESTORED:
             saved = pack(self._hub.process, self._breaker.snapshot().plain())
-            self._hub.store.save_breaker(self._name, saved, restart_pace=event.old in _SENDS_FREELY)
+            self._hub.store.save_breaker(
+                self._name,
+                saved,
+                process=self._hub.process,
+                restart_pace=event.old in _SENDS_FREELY,
+                # Of two processes that go half-open at once, the first one in the store makes the trial calls.
+                yields_for=self._profile.stale_round if event.new is State.HALF_OPEN else None,
+            )
         if event.new is State.CLOSED:
             self._closed(event)
         elif event.new is State.OPEN:

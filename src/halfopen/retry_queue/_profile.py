@@ -111,6 +111,11 @@ class LaneProfile:
         """Return seconds a lease lasts: longer than the longest send."""
         return max(self.timeout, self.trial_timeout) + self.lease_margin
 
+    @property
+    def stale_round(self) -> float:
+        """Return seconds after which another process's trial calls are taken for those of a dead one."""
+        return 2 * self.lease
+
 
 def _positive(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")

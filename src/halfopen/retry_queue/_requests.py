@@ -81,6 +81,8 @@ class ClaimRequest:
         limit: Most messages to take: one per permit.
         cap: Most messages of the lane in flight, over all processes; None: the lane's send window.
         trial: Choose for trial calls.
+        process: Who asks; trial calls are refused while another process makes those of this lane.
+        stale_round: Seconds after which another process's round is taken for that of a dead one.
         any_due: Do not consult due times: the breaker's timer rules.
     """
 
@@ -91,6 +93,8 @@ class ClaimRequest:
     epoch: int | None = None
     cap: int | None = None
     trial: bool = False
+    process: str = ""
+    stale_round: float = 0.0
     any_due: bool = False
     trial_size: int = 1_000_000
 

@@ -127,10 +127,20 @@ class Store(ABC):
         """Pull in due times no schedule can have set."""
         return self.submit(lambda transaction: _upkeep.clamp_due(transaction, horizon)).result()
 
-    def save_breaker(self, lane: str, saved: str, *, restart_pace: bool) -> Ticket[None]:
-        """Keep the breaker's snapshot in the lane's row."""
+    def save_breaker(
+        self,
+        lane: str,
+        saved: str,
+        *,
+        process: str = "",
+        restart_pace: bool = False,
+        yields_for: float | None = None,
+    ) -> Ticket[bool]:
+        """Keep the breaker's snapshot in the lane's row; tell whether it was, see `_upkeep.save_breaker`."""
         return self.submit(
-            lambda transaction: _upkeep.save_breaker(transaction, lane, saved, restart_pace=restart_pace)
+            lambda transaction: _upkeep.save_breaker(
+                transaction, lane, saved, process=process, restart_pace=restart_pace, yields_for=yields_for
+            )
         )
 
     def hold(self, lane: str, kind: str, until: float | None, note: str, who: str | None) -> Ticket[None]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 
 from . import _sql
 from ._group_commit import Transaction
-from ._operations import apply_change
+from ._operations import apply_change, lane_row
 from ._profile import LaneProfile
 from ._requests import Dialect
 from ._rows import Message
 from ._rules import Change, after_deadline, after_lease, after_missing_receipt
+from ._verdicts import round_elsewhere
 
 __all__ = [
     "clamp_due",
@@ -99,11 +100,24 @@ def clamp_due(transaction: Transaction, horizon: float) -> int:
     )
 
 
-def save_breaker(transaction: Transaction, lane: str, saved: str, *, restart_pace: bool) -> None:
-    """Keep the breaker's snapshot; leaving CLOSED sets the send window to 1."""
+def save_breaker(
+    transaction: Transaction, lane: str, saved: str, *, process: str, restart_pace: bool, yields_for: float | None
+) -> bool:
+    """
+    Keep the breaker's snapshot; leaving CLOSED sets the send window to 1.
+
+    Args:
+        process: Who saves it.
+        yields_for: Seconds for which another process's round of trial calls goes before this one; None: none does.
+    """
     transaction.execute(_sql.NEW_LANE, {"lane": lane})
+    if yields_for is not None:
+        row = lane_row(transaction, lane, transaction.lane_lock)
+        if row is not None and round_elsewhere(row.breaker, process, transaction.now, yields_for):
+            return False
     pace = ", send_window = 1" if restart_pace else ""
     transaction.execute(f"UPDATE lanes SET breaker = :saved{pace} WHERE lane = :lane", {"saved": saved, "lane": lane})
+    return True
 
 
 def hold(transaction: Transaction, lane: str, kind: str, until: float | None, note: str, who: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from halfopen._core.states import State
 
-__all__ = ["SharedVerdict", "pack", "unpack"]
+__all__ = ["SharedVerdict", "pack", "round_elsewhere", "unpack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,15 @@ def unpack(text: str | None) -> SharedVerdict | None:
         return SharedVerdict(str(data["by"]), State(snapshot["state"]), float(snapshot["time"]), snapshot)
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def round_elsewhere(text: str | None, process: str, now: float, stale_after: float) -> bool:
+    """
+    Tell whether another process is making the trial calls of this lane: the budget is its own.
+
+    A round older than *stale_after* seconds is that of a process that died.
+    """
+    verdict = unpack(text)
+    if verdict is None or verdict.by == process or verdict.state is not State.HALF_OPEN:
+        return False
+    return now - verdict.time < stale_after

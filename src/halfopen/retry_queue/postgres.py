@@ -216,13 +216,14 @@ def _spelled(sql: str) -> bytes:
 
 
 class _Cursor:
-    __slots__ = ("_connection", "lease_now", "notices", "now", "row_lock")
+    __slots__ = ("_connection", "lane_lock", "lease_now", "notices", "now", "row_lock")
 
     def __init__(self, connection: Connection, now: float) -> None:
         self._connection = connection
         self.now = now
         self.lease_now = now
         self.row_lock = " FOR UPDATE"
+        self.lane_lock = " FOR NO KEY UPDATE"
         self.notices: set[str] = set()
 
     def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:

@@ -201,13 +201,14 @@ class SqliteStore(Store):
 
 
 class _Cursor:
-    __slots__ = ("_connection", "lease_now", "now", "row_lock")
+    __slots__ = ("_connection", "lane_lock", "lease_now", "now", "row_lock")
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
         self.now = clock.wall()
         self.lease_now = clock.monotonic()
         self.row_lock = ""
+        self.lane_lock = ""
 
     def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
         return self._connection.execute(sql, parameters or {}).rowcount
