@@ -158,7 +158,7 @@ def document(
     if is_resilience4j(documents):
         filled = [substituted(each, variables, findings, spring=True) for each in documents]
         root, lost = translated(filled, findings)
-        return root, [Note(path, text, line) for path, text, line in lost]
+        return root, sorted((Note(*each) for each in lost), key=lambda note: note.line or 0)
     if len(documents) > 1:
         findings.unreadable("it holds more than one YAML document; a configuration is one", documents[1].line)
         return None, []

@@ -86,13 +86,18 @@ def effective(entry: Entry) -> dict[str, str]:
         known = {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in _NOT_SETTINGS}
     known.update(entry.values)
     # What a file names, it names by text: that says more than the object.
-    named = {key: entry.given[key] for key in entry.given if _is_name(entry.values.get(key))}
+    named = {key: _as_listed(given, entry.values[key]) for key, given in entry.given.items() if _is_name(entry, key)}
     return dict(_flat("", {**known, **named}))
 
 
-def _is_name(value: Any) -> bool:
+def _is_name(entry: Entry, key: str) -> bool:
+    value = entry.values.get(key)
     first = value[0] if isinstance(value, tuple) and value else value
     return isinstance(first, Reference) or (callable(first) and not is_dataclass(first))
+
+
+def _as_listed(given: Any, value: Any) -> Any:
+    return [given] if isinstance(value, tuple) and not isinstance(given, list) else given
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -110,5 +110,6 @@ class Findings:
             ConfigError: Something was found; in the order of the file, each mistake once.
         """
         if self.mistakes:
-            once = list({(m.path, m.kind, m.allowed): m for m in self.mistakes}.values())
-            raise ConfigError(sorted(once, key=lambda mistake: mistake.line or 0))
+            # A template's mistake is found again wherever it is inherited.
+            once = {(m.path, m.kind, m.kind == "unknown_key" or m.allowed): m for m in reversed(self.mistakes)}
+            raise ConfigError(sorted(reversed(once.values()), key=lambda mistake: mistake.line or 0))
