@@ -8,11 +8,9 @@ around it.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
-from weakref import WeakKeyDictionary, WeakSet
 
 from halfopen._breaker.built import times_built
 from halfopen._core.checking import Checks
@@ -24,6 +22,7 @@ from halfopen._runtime.bus import Bus
 from halfopen._runtime.chaining import chain
 from halfopen._runtime.clock import Clock
 from halfopen._runtime.policy import is_async, mark, refuse_what_is_no_function
+from halfopen._runtime.wiring import users_of, wire
 from halfopen._runtime.wrappers import kind_of
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.classification import Failures
@@ -301,10 +300,6 @@ def _check(name: str, flat: Sequence[Policy]) -> None:
 
 # Retries and the breakers around them
 
-_lock = threading.Lock()
-_users: WeakKeyDictionary[Any, WeakSet[Pipeline]] = WeakKeyDictionary()
-_wired: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
 
 def _is_retry(policy: object) -> bool:
     # By name, so that a pipeline without a retry does not import it.
@@ -316,27 +311,20 @@ def _breaker_around(flat: Sequence[Policy], place: int) -> CircuitBreaker | None
 
 
 def _wire(pipeline: Pipeline) -> None:
-    """Tell each retry of the breaker around it, unless somebody else did; a later pipeline wins over earlier ones."""
+    """Tell each retry of the breaker around it."""
     for place, policy in enumerate(pipeline.flat):
-        if not _is_retry(policy):
-            continue
-        retry: Any = policy
-        around = _breaker_around(pipeline.flat, place)
-        with _lock:
-            _users.setdefault(retry, WeakSet()).add(pipeline)
-            if around is not None and retry.breaker in (None, _wired.get(retry)):
-                retry.breaker = _wired[retry] = around
+        if _is_retry(policy):
+            wire(pipeline, policy, _breaker_around(pipeline.flat, place))
 
 
 def _others(pipeline: Pipeline, retry: Any, around: CircuitBreaker | None) -> list[Pipeline]:
     """Return the pipelines that use the retry under another breaker, but those around and inside this one."""
-    with _lock:
-        users = list(_users.get(retry, ()))
-    return [
-        user
-        for user in users
-        if _breaker_around(user.flat, user.flat.index(retry)) is not around
-        and not (
-            {*map(id, user.flat)} <= {*map(id, pipeline.flat)} or {*map(id, pipeline.flat)} <= {*map(id, user.flat)}
-        )
-    ]
+    own = {*map(id, pipeline.flat)}
+    others: list[Pipeline] = []
+    for user in users_of(retry):
+        parts = {*map(id, user.flat)}
+        place = next(number for number, policy in enumerate(user.flat) if policy is retry)
+        elsewhere = _breaker_around(user.flat, place) is not around
+        if elsewhere and not (parts <= own or own <= parts):
+            others.append(user)
+    return others

@@ -37,7 +37,7 @@ class Finding:
         return f"{self.code}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
     """
     One policy of a plan. What a kind of policy does not have is left at its default.
