@@ -81,6 +81,7 @@ def test_a_retry_outside_a_breaker() -> None:
         (a_retry(ignore=CircuitOpenError), a_breaker()),
         (a_retry(ignore=(KeyError, RejectedError)), a_breaker()),
         (a_breaker(), a_retry()),
+        (a_retry(attempts=1), a_breaker()),
     ],
 )
 def test_a_retry_that_was_told_what_to_do_with_refusals_is_none(policies: Any) -> None:

@@ -42,7 +42,7 @@ def _retry(policy: Any) -> dict[str, Any]:
         "attempts": attempts,
         "sleeps": _sleeps(settings.backoff, attempts),
         "total": settings.total,
-        "waits_for_refusals": any(issubclass(CircuitOpenError, error) for error in ignore),
+        "heeds_refusals": any(issubclass(CircuitOpenError, error) for error in ignore),
     }
 
 

@@ -52,7 +52,7 @@ class Step:
         seconds: The limit of a `Timeout`.
         trial_seconds: Its limit for trial calls.
         total: Seconds within which the last attempt of a `Retry` begins.
-        waits_for_refusals: Whether a `Retry` was told what to do with refusals.
+        heeds_refusals: Whether a `Retry` was told what to do with refusals.
         holds: Whether it keeps a place for as long as the call runs.
         lease: Seconds after which a trial call of a `CircuitBreaker` counts as failed.
         made: How many breakers of this name the process has made.
@@ -71,7 +71,7 @@ class Step:
     seconds: float | None = None
     trial_seconds: float | None = None
     total: float | None = None
-    waits_for_refusals: bool = False
+    heeds_refusals: bool = False
     holds: bool = False
     lease: float | None = None
     made: int = 1
@@ -104,7 +104,7 @@ def _pairs(plan: Plan, outer: Callable[[Step], bool], inner: Callable[[Step], bo
 
 
 def _is_retry(step: Step) -> bool:
-    return step.kind == "Retry"
+    return step.kind == "Retry" and step.attempts > 1
 
 
 def _is_breaker(step: Step) -> bool:
@@ -119,7 +119,7 @@ def _retry_outside_breaker(plan: Plan) -> Iterator[Finding]:
     for retry, breaker in _pairs(plan, _is_retry, _is_breaker):
         around = plan[: plan.index(retry)]
         timed = retry.total is not None or any(step.seconds is not None for step in around)
-        if not timed and not retry.waits_for_refusals:
+        if not timed and not retry.heeds_refusals:
             yield _finding(
                 "retry_outside_breaker",
                 f"{retry} is outside {breaker}: one call counts {_times(retry.attempts)} against the dependency, and "
