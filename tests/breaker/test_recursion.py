@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from halfopen import CircuitBreaker, CircuitOpenError, HalfOpen, State, in_trial
+from halfopen._runtime import trials
 
 
 def drive(coroutine: Any) -> Any:
@@ -109,6 +110,7 @@ def test_inside_is_known_and_ends(breaker: CircuitBreaker, outer: str) -> None:
     inside = run[outer](in_trial)
 
     assert (True, False) == (inside, in_trial())
+    assert () == trials._ENCLOSING.get()  # not even as something that is over
 
 
 def test_a_bare_permit_opens_no_inside(breaker: CircuitBreaker) -> None:
@@ -264,8 +266,6 @@ def test_a_task_that_outlives_its_trial_call_is_outside(breaker: CircuitBreaker)
 
 
 def test_an_interrupted_way_out_leaves_no_inside(breaker: CircuitBreaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    from halfopen._runtime import trials
-
     def interrupted(before: Any) -> None:
         raise KeyboardInterrupt
 

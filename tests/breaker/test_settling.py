@@ -461,6 +461,19 @@ def test_an_abandoned_permit_is_given_back(make: Any, counted: Any, balanced: An
     assert state is look.state
 
 
+def test_a_refused_call_abandons_nothing(make: Any) -> None:
+    breaker = make(State.HALF_OPEN, half_open=HalfOpen(permitted_calls=1))
+    trial = breaker.acquire()
+
+    for _ in range(3):
+        with pytest.raises(CircuitOpenError):
+            breaker.acquire()
+        assert [] == breaker._abandoned
+    trial.success()
+
+    assert 1 == breaker.snapshot().counters.permits.issued
+
+
 def test_abandoned_trial_calls_make_room_for_the_next_call_at_once(make: Any) -> None:
     breaker = make(State.HALF_OPEN, half_open=HalfOpen(permitted_calls=1, trial_timeout=1e6))
 
