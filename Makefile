@@ -60,6 +60,10 @@ test-on:  ## Run the quick part of the suite on another interpreter: make test-o
 	@$(MAKE) --no-print-directory .venv-$(PY)/.stamp-dev
 	.venv-$(PY)/bin/$(PYTEST) -m "not slow and not browser" $(PYTEST_ARGS)
 
+.PHONY: test-niquests
+test-niquests: .venv-niquests/.stamp-niquests  ## Test the niquests integration, in an environment of its own: niquests replaces urllib3
+	.venv-niquests/bin/python -m pytest tests/integrations/test_http_clients.py $(PYTEST_ARGS)
+
 .PHONY: check
 check: $(VENV)/.stamp-dev  ## Lint, format, types, layers, docs
 	$(BIN)/ruff check .
@@ -103,6 +107,7 @@ pins: $(VENV)/.stamp-uv  ## Write the requirements-*.txt anew from pyproject.tom
 	$(call pin,dev,--group dev --all-extras)
 	$(call pin,mutants,--group dev --group mutants --all-extras)
 	$(call pin,rivals,--group rivals --group build)
+	$(call pin,niquests,--group niquests --group build)
 
 define pin
 	$(BIN)/uv pip compile pyproject.toml $(2) --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
@@ -145,6 +150,11 @@ $(VENV)/.stamp-uv: $(VENV)/.stamp-dev
 .venv-rivals/.stamp-rivals: requirements-rivals.txt pyproject.toml
 	$(call environment,.venv-rivals,$(VERSIONS))
 	$(call install,.venv-rivals,requirements-rivals.txt)
+	@touch $@
+
+.venv-niquests/.stamp-niquests: requirements-niquests.txt pyproject.toml
+	$(call environment,.venv-niquests,$(VERSIONS))
+	$(call install,.venv-niquests,requirements-niquests.txt)
 	@touch $@
 
 .venv-%/.stamp-dev: requirements-dev.txt pyproject.toml

@@ -265,7 +265,7 @@ def test_there_are_no_lock_files() -> None:
     assert [] == [path.name for path in tracked() if path.name in locks]
 
 
-@pytest.mark.parametrize("name", ["dev", "mutants", "rivals"])
+@pytest.mark.parametrize("name", ["dev", "mutants", "rivals", "niquests"])
 def test_the_pinned_requirements_hold_versions_and_hashes_and_no_address(name: str) -> None:
     text = (ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8")
     entries = [line for line in text.splitlines() if re.match(r"[a-z0-9]", line)]

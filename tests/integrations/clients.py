@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import anyio.from_thread
@@ -203,6 +204,82 @@ class Aiohttp:
             self._portal.call(close)
 
 
+class Niquests:
+    def __init__(self, stack: ExitStack, guard: Any) -> None:
+        import niquests
+
+        from halfopen.integrations.niquests import GuardedAdapter
+
+        self._session = stack.enter_context(niquests.Session())
+        self._session.trust_env = False
+        adapter = GuardedAdapter(guard=guard)
+        self.guard = adapter.guard
+        self._session.mount("http://", adapter)
+        self.refusal, self.timeout, self.broken = (
+            niquests.ConnectionError,
+            (niquests.Timeout, niquests.ConnectionError),
+            niquests.RequestException,
+        )
+
+    def get(self, url: str, *, method: str = "GET", timeout: float = TIMEOUT) -> tuple[int, bytes]:
+        response = self._session.request(method, url, timeout=timeout)
+        return response.status_code, response.content or b""
+
+    @contextmanager
+    def open(self, url: str) -> Iterator[Body]:
+        with self._session.get(url, stream=True, timeout=TIMEOUT) as response:
+            chunks = response.iter_content(5)
+            yield _Body(response.status_code, lambda: next(chunks), lambda: b"".join(chunks))
+
+
+class AsyncNiquests:
+    def __init__(self, stack: ExitStack, guard: Any) -> None:
+        import niquests
+
+        from halfopen.integrations.niquests import AsyncGuardedAdapter
+
+        self._portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio"))
+
+        async def make() -> Any:
+            session = niquests.AsyncSession()
+            session.trust_env = False
+            adapter = AsyncGuardedAdapter(guard=guard)
+            session.mount("http://", adapter)
+            return session, adapter.guard
+
+        self._session, self.guard = self._portal.call(make)
+        stack.callback(self._portal.call, self._session.close)
+        self.refusal, self.timeout, self.broken = (
+            niquests.ConnectionError,
+            (niquests.Timeout, niquests.ConnectionError),
+            niquests.RequestException,
+        )
+
+    def get(self, url: str, *, method: str = "GET", timeout: float = TIMEOUT) -> tuple[int, bytes]:
+        async def get() -> tuple[int, bytes]:
+            response = await self._session.request(method, url, timeout=timeout)
+            return response.status_code, response.content or b""
+
+        return self._portal.call(get)
+
+    @contextmanager
+    def open(self, url: str) -> Iterator[Body]:
+        async def send() -> Any:
+            response = await self._session.get(url, stream=True, timeout=TIMEOUT)
+            return response, await response.iter_content(5)
+
+        async def rest() -> bytes:
+            return b"".join([chunk async for chunk in chunks])
+
+        response, chunks = self._portal.call(send)
+        try:
+            yield _Body(
+                response.status_code, lambda: self._portal.call(chunks.__anext__), lambda: self._portal.call(rest)
+            )
+        finally:
+            self._portal.call(response.close)
+
+
 def _modules(library: str) -> tuple[Any, Any]:
     from importlib import import_module
 
@@ -220,3 +297,7 @@ CLIENTS: dict[str, Callable[[ExitStack, Any], Client]] = {
     "urllib3": Urllib3,
     "aiohttp": Aiohttp,
 }
+
+# It stands in an environment of its own (`make test-niquests`), because it replaces everybody's urllib3.
+if find_spec("niquests") is not None:
+    CLIENTS = {"niquests": Niquests, "niquests-async": AsyncNiquests}

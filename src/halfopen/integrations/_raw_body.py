@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
+from socket import SHUT_RD
 from typing import Any
 from weakref import ref
 
@@ -12,10 +13,12 @@ from halfopen._runtime.deadline import AMBIENT
 from halfopen.integrations._http import bodiless, past
 from halfopen.integrations._settling import Settling
 
-__all__ = ["hold_body"]
+__all__ = ["Hold", "hold_body"]
 
 
-def hold_body(method: str, response: Any, settling: Settling, too_late: Callable[[], Exception]) -> None:
+def hold_body(
+    method: str, response: Any, settling: Settling, too_late: Callable[[], Exception], held: type | None = None
+) -> None:
     """
     Let a response settle the call when its body ends, breaks off or is closed.
 
@@ -24,17 +27,18 @@ def hold_body(method: str, response: Any, settling: Settling, too_late: Callable
         response: urllib3's.
         settling: What waits for the end.
         too_late: Makes the error for a body that is read beyond the deadline.
+        held: What goes before the response's class, where its methods are coroutines.
     """
     if response.closed or bodiless(method, response.status, response.headers):
         settling.ended()
-    elif isinstance(response, _HeldBody):
+    elif hasattr(response, "_halfopen"):
         response._halfopen.settlings.append(settling)
     else:
-        response._halfopen = _Hold(response, settling, too_late)
-        response.__class__ = _held(response.__class__)
+        response._halfopen = Hold(response, settling, too_late)
+        response.__class__ = _held(held or _HeldBody, response.__class__)
 
 
-class _Hold:
+class Hold:
     """Who waits for the end of a body, and the deadline that cuts it off: one read may last for many packets."""
 
     __slots__ = ("cut", "line", "reading", "settlings", "timer", "too_late")
@@ -46,16 +50,25 @@ class _Hold:
         self.line = line = AMBIENT.get()
         self.timer = None if line is None else line[1].call_at(line[0], _cutting(ref(response)))
 
-    def read(self, read: Any, *args: Any, **kwargs: Any) -> Any:
-        self.reading = True
+    @contextmanager
+    def reads(self, response: Any) -> Generator[None]:
+        """Settle as what a read in the block comes to."""
+        before, self.reading = self.reading, True
         try:
-            return read(*args, **kwargs)
-        except Exception as error:
-            if not past(self.line):
-                raise
-            raise self.too_late() from error
+            yield
+            if self.cut or (past(self.line) and not response.closed):
+                raise self.too_late()
+        except BaseException as error:
+            late = isinstance(error, Exception) and past(self.line) and type(error) is not type(self.too_late())
+            reason = self.too_late() if late else error
+            self.told(lambda settling: settling.raised(reason))
+            if late:
+                raise reason from error
+            raise
         finally:
-            self.reading = False
+            self.reading = before
+        if response.closed:
+            self.told(Settling.ended)
 
     def told(self, tell: Callable[[Settling], None]) -> None:
         for settling in self.settlings:
@@ -71,18 +84,20 @@ def _cutting(response: ref[Any]) -> Callable[[], None]:
             alive._halfopen.cut = True
             with suppress(Exception):  # it has ended meanwhile, or urllib3 is older than 2.3
                 alive.shutdown()
+            with suppress(Exception):  # the same for niquests, whose `shutdown` does nothing
+                alive.connection.sock.shutdown(SHUT_RD)
 
     return cut
 
 
 @cache
-def _held(kind: Any) -> Any:
+def _held(first: Any, kind: Any) -> Any:
     # The class is swapped because urllib3 makes its responses itself, and whoever reads them wants its own.
-    return type(kind.__name__, (_HeldBody, kind), {"__module__": kind.__module__})
+    return type(kind.__name__, (first, kind), {"__module__": kind.__module__})
 
 
 class _HeldBody:
-    _halfopen: _Hold
+    _halfopen: Hold
     closed: bool
 
     def read(self, *args: Any, **kwargs: Any) -> Any:
@@ -105,15 +120,5 @@ class _HeldBody:
         super().close()  # type: ignore[misc]  # of the response
 
     def _told(self, read: Any, *args: Any, **kwargs: Any) -> Any:
-        hold = self._halfopen
-        try:
-            got = hold.read(read, *args, **kwargs)
-            if hold.cut or (past(hold.line) and not self.closed):
-                raise hold.too_late()
-        except BaseException as error:
-            reason = error
-            hold.told(lambda settling: settling.raised(reason))
-            raise
-        if self.closed:
-            hold.told(Settling.ended)
-        return got
+        with self._halfopen.reads(self):
+            return read(*args, **kwargs)
