@@ -8,8 +8,8 @@ around it.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from halfopen._breaker.built import times_built
@@ -36,7 +36,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
 
 _NOTHING: Any = object()
-_UNFINISHED = frozenset({GeneratorType, AsyncGeneratorType})
+_UNFINISHED = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
+"""Flags of functions whose call does nothing yet."""
 
 
 class Pipeline:
@@ -193,11 +194,26 @@ class Pipeline:
         return mark(fn, chain(fn, calls, awaited=awaited))
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call *fn* through every policy; raise what it, or one of them, raises."""
-        result: Any = self._first(*self._rest, fn, *args, **kwargs)
-        if type(result) in _UNFINISHED and kind_of(fn) in ("generator", "async_generator"):
-            result = self(fn)(*args, **kwargs)
-        return cast("R", result)
+        """
+        Call *fn* through every policy; raise what it, or one of them, raises.
+
+        A generator function is guarded as the decorator does it.
+
+        Raises:
+            TypeError: *fn* is a coroutine function, for which there is `acall`, or a generator function that one of the
+                policies cannot guard.
+        """
+        code: Any = getattr(fn, "__code__", None)
+        if code is not None and code.co_flags & _UNFINISHED:
+            return cast("R", self._unfinished(fn)(*args, **kwargs))
+        return cast("R", self._first(*self._rest, fn, *args, **kwargs))
+
+    def _unfinished(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if is_async(fn):
+            raise TypeError(
+                f"Pipeline {self.name!r} cannot guard {fn.__qualname__}() through call(): await acall() instead"
+            )
+        return self(fn)
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Await *fn* through every policy; raise what it, or one of them, raises."""

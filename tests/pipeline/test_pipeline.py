@@ -246,12 +246,32 @@ def test_a_mistake_that_a_policy_finds_at_decoration_is_found() -> None:
         Pipeline(Fallback("f", later, on=OSError), Bulkhead("b", 2))(lambda: 1)
 
 
-def test_a_coroutine_function_handed_to_call_is_refused() -> None:
+def test_a_coroutine_function_handed_to_call_is_refused_and_no_failure_of_the_dependency() -> None:
     async def pay() -> int:
         return 1
 
-    with pytest.raises(TypeError, match=r"acall\(\)"):
-        Pipeline(Bulkhead("b", 2), Timeout("t", 1)).call(pay)
+    breaker = a_breaker()
+    pipeline = Pipeline(breaker, Bulkhead("b", 2), Timeout("t", 1), name="pay")
+
+    with pytest.raises(TypeError, match=r"Pipeline 'pay' cannot guard .*pay\(\) through call\(\): await acall\(\)"):
+        pipeline.call(pay)
+
+    assert 0 == breaker.snapshot().counters.failures
+
+
+def test_a_generator_function_handed_to_call_is_one_call_and_uses_one_permit() -> None:
+    limiter, breaker = RateLimiter("l", 1, 60, burst=5), a_breaker()
+
+    class Log:
+        def lines(self, last: int) -> Iterator[int]:
+            yield from range(last)
+
+    items = Pipeline(breaker, limiter).call(Log().lines, 3)
+    before = limiter.snapshot().admitted
+    read = list(items)
+
+    assert (0, [0, 1, 2], 1) == (before, read, limiter.snapshot().admitted)
+    assert 1 == breaker.snapshot().counters.successes
 
 
 # Construction
