@@ -58,8 +58,8 @@ class KeyedPolicy(Generic[K]):
         self.name = name
         self.overflows = 0
         self._make = make
-        self._max_keys = max_keys
-        self._key = key
+        self._max_keys: int = max_keys
+        self._key: Callable[..., Hashable] | None = key
         self._renew()
         renew_after_fork(self)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import linecache
-import math
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -93,15 +92,8 @@ def plain(mistake: Mistake) -> dict[str, Any]:
 
 def print_json(data: Any) -> None:
     """Print data as JSON; what JSON does not know is null (infinity) or text."""
-    click.echo(json.dumps(_known(data), indent=2, ensure_ascii=False, default=str, allow_nan=False))
-
-
-def _known(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {str(key): _known(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_known(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    known = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+    click.echo(json.dumps(known, indent=2, ensure_ascii=False))
 
 
 def _one_line(text: str) -> str:

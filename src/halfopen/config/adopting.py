@@ -31,10 +31,13 @@ def adopt(policy: Any, other: Any) -> bool:
     """
     if type(policy) is not type(other):
         return False
-    settle = _ADOPT.get(type(policy)) or getattr(type(policy), "adopt", None)
-    if settle is None:
+    settle = next((each for kind, each in _ADOPT.items() if type(policy) is kind), None)
+    if settle is not None:
+        settle(policy, other)
+    elif hasattr(policy, "adopt"):
+        policy.adopt(other)
+    else:
         return False
-    settle(policy, other)
     return True
 
 
@@ -107,7 +110,7 @@ def _adaptive(policy: AdaptiveConcurrency, other: AdaptiveConcurrency) -> None:
 
 
 def _cache(policy: CacheFallback, other: CacheFallback) -> None:
-    dropped = []  # outlives the lock: an answer may have a finalizer
+    dropped: list[Any] = []  # outlives the lock: an answer may have a finalizer
     with policy._lock:
         policy._on, policy._max_age, policy._max_entries = other._on, other._max_age, other._max_entries
         policy._key, policy._on_stale = other._key, other._on_stale

@@ -157,9 +157,12 @@ def _there(registry: Registry, entry: Entry) -> Any:
 
 
 def _copied(policy: Any) -> Any:
-    before = copy.copy(policy)
-    if isinstance(policy, KeyedPolicy):
-        before._other = copy.copy(policy._other)
+    """Return a policy with the settings of *policy*, to adopt from."""
+    if not hasattr(policy, "_other"):
+        return copy.copy(policy)
+    before = object.__new__(policy.__class__)
+    before.__dict__.update(policy.__dict__)
+    before._other = copy.copy(policy._other)
     return before
 
 

@@ -40,7 +40,7 @@ def openings(settings: Settings, traffic: float) -> list[Opening]:
 
     Calls are counted when they fail: the time a call takes to fail comes on top.
     """
-    found = []
+    found: list[Opening] = []
     if settings.failure_rate_threshold is not None:
         found.append(_by_rate(settings, settings.failure_rate_threshold, traffic, "failed"))
     if settings.failure_count_threshold is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from halfopen._core.checking import nearest
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen.config.forms import Reader, named, place_mistakes
-from halfopen.config.items import Findings, Item, plain
+from halfopen.config.items import Findings, Item, is_list, plain
 from halfopen.config.notations import Reference
 from halfopen.config.resilience4j import is_resilience4j, translated
 from halfopen.config.settings import KEYED_FIELDS, KINDS, PolicyKind, Site
@@ -85,7 +85,7 @@ class Entry:
     def references(self) -> Iterator[Reference]:
         """Yield the other policies it names."""
         for value in self.values.values():
-            for part in value if isinstance(value, list) else [value]:
+            for part in value if is_list(value) else [value]:
                 if isinstance(part, Reference):
                     yield part
 
@@ -181,7 +181,7 @@ def _entries(root: Item, reader: Reader) -> list[Entry]:
             findings.unknown(item, [*KINDS, *_NO_POLICIES])
     templates = Templates(root.value.get("template"), findings)
     _check_templates(templates, reader)
-    found = []
+    found: list[Entry] = []
     for kind in KINDS.values():
         for name, item in _of_kind(root, kind, findings):
             entry = _entry(kind, name, item, templates.inherited(kind.section, item), reader)
@@ -196,7 +196,7 @@ def _of_kind(root: Item, kind: PolicyKind, findings: Findings) -> Iterator[tuple
     if not item.is_table:
         findings.wrong(item, f"a table of policies by name: [{kind.section}.NAME]")
         return
-    for name, below in item.value.items():
+    for name, below in item.table.items():
         if below.is_table:
             yield name, below
         else:

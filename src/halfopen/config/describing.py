@@ -68,7 +68,7 @@ def _quoted(text: str) -> str:
 def describe_plain(configuration: Configuration) -> dict[str, Any]:
     """Return everything as data that JSON can hold."""
     registry = _made(configuration)
-    policies = []
+    policies: list[dict[str, Any]] = []
     for entry in configuration.entries:
         policy = registry[entry.title]
         known: dict[str, Any] = {"kind": entry.kind.section, "name": entry.name, "line": entry.line}

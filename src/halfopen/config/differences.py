@@ -12,6 +12,7 @@ from halfopen.adaptive_concurrency import AdaptiveConcurrency
 from halfopen.bulkhead import Bulkhead
 from halfopen.cache_fallback import CacheFallback
 from halfopen.config.configuration import Configuration, Entry
+from halfopen.config.items import is_list, is_mapping
 from halfopen.config.notations import Reference
 from halfopen.config.values import format_duration, format_share
 from halfopen.hedge import Hedge
@@ -91,20 +92,20 @@ def effective(entry: Entry) -> dict[str, str]:
 
 
 def _is_name(entry: Entry, key: str) -> bool:
-    value = entry.values.get(key)
-    first = value[0] if isinstance(value, tuple) and value else value
+    value: Any = entry.values.get(key)
+    first = value[0] if is_list(value) and value else value
     return isinstance(first, Reference) or (callable(first) and not is_dataclass(first))
 
 
 def _as_listed(given: Any, value: Any) -> Any:
-    return [given] if isinstance(value, tuple) and not isinstance(given, list) else given
+    return [given] if is_list(value) and not is_list(given) else given
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
     if is_dataclass(value) and not isinstance(value, type):
         yield path, type(value).__name__
         value = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         for key, below in value.items():
             yield from _flat(f"{path}.{key}" if path else str(key), below)
     else:
@@ -121,7 +122,7 @@ def _shown(setting: str, value: Any) -> str:
         return format_share(value)
     if number and setting in _DURATIONS:
         return format_duration(value)
-    if isinstance(value, (list, tuple)):
+    if is_list(value):
         return "[" + ", ".join(_shown("", each) for each in value) + "]"
     if isinstance(value, Reference):
         return f"{value.section}.{value.name}"

@@ -259,7 +259,7 @@ def _pipeline_sick(policy: Any, steps: list[Step], traffic: float, figures: dict
     attempts, seconds = worst_case(inside)
     settings = policy.flat[places[0]].settings
     found = min(openings(settings, traffic), key=lambda opening: opening.seconds, default=None)
-    sentences = []
+    sentences: list[str] = []
     if found is not None and found.seconds < math.inf:
         longest = found.seconds + seconds
         figures["opens_after_seconds"] = longest

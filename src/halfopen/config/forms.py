@@ -139,7 +139,7 @@ def texts(reader: Reader, item: Item) -> Any:
     if not item.is_table:
         reader.findings.wrong(item, "a table of texts")
         return WRONG
-    read = {key: text(reader, below) for key, below in item.value.items()}
+    read = {key: text(reader, below) for key, below in item.table.items()}
     return WRONG if WRONG in read.values() else read
 
 
@@ -212,7 +212,7 @@ _ERRORS = {
 
 def errors(reader: Reader, item: Item) -> Any:
     """Read the name of an exception class, or a list of them: "TimeoutError", "httpx:TransportError"."""
-    parts = item.value if isinstance(item.value, list) else [item]
+    parts = item.parts if item.is_list else [item]
     found = [_error(reader, part) for part in parts]
     return WRONG if any(kind is WRONG for kind in found) else tuple(found)
 

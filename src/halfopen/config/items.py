@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from halfopen._core.checking import nearest
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["Findings", "Item", "Path", "dotted", "plain"]
+__all__ = ["Findings", "Item", "Path", "dotted", "is_list", "is_mapping", "plain"]
 
 Path = tuple[str, ...]
 
@@ -40,25 +40,40 @@ class Item:
         """Whether it holds further settings by name."""
         return isinstance(self.value, dict)
 
-    def walk(self) -> Iterator[Item]:
-        """Yield this item and all below it."""
-        yield self
-        below: Iterable[Item] = ()
-        if isinstance(self.value, dict):
-            below = self.value.values()
-        elif isinstance(self.value, list):
-            below = self.value
-        for item in below:
-            yield from item.walk()
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.value, list)
+
+    @property
+    def table(self) -> dict[str, Item]:
+        """The settings in it by name; none where it is no table."""
+        return cast("dict[str, Item]", self.value) if self.is_table else {}
+
+    @property
+    def parts(self) -> list[Item]:
+        """The elements of a list; none where it is no list."""
+        return cast("list[Item]", self.value) if self.is_list else []
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Say whether *value* is a list or a tuple."""
+    return isinstance(value, (list, tuple))
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Say whether *value* is a mapping."""
+    return isinstance(value, Mapping)
 
 
 def plain(item: Any) -> Any:
     """Return the bare value of an item, of a list of items, or of a mapping to items."""
-    value = item.value if isinstance(item, Item) else item
-    if isinstance(value, dict):
-        return {key: plain(below) for key, below in value.items()}
-    if isinstance(value, list):
-        return [plain(below) for below in value]
+    given = item if isinstance(item, Item) else Item(item, ())
+    if given.is_table:
+        return {key: plain(below) for key, below in given.table.items()}
+    if given.is_list:
+        return [plain(below) for below in given.parts]
+    value = given.value
     # A text from the environment is a text like any other to the program.
     return str(value) if isinstance(value, str) else value
 
@@ -111,5 +126,7 @@ class Findings:
         """
         if self.mistakes:
             # A template's mistake is found again wherever it is inherited.
-            once = {(m.path, m.kind, m.kind == "unknown_key" or m.allowed): m for m in reversed(self.mistakes)}
-            raise ConfigError(sorted(reversed(once.values()), key=lambda mistake: mistake.line or 0))
+            once: dict[Any, Mistake] = {}
+            for mistake in self.mistakes:
+                once.setdefault((mistake.path, mistake.kind, mistake.kind == "unknown_key" or mistake.allowed), mistake)
+            raise ConfigError(sorted(once.values(), key=lambda mistake: mistake.line or 0))

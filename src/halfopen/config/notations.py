@@ -57,7 +57,8 @@ def window(reader: Reader, item: Item) -> Any:
         reader.findings.wrong(item, WINDOW)
         return WRONG
     try:
-        return CountWindow(value) if seconds is None else TimeWindow(seconds)
+        size: Any = value
+        return CountWindow(size) if seconds is None else TimeWindow(seconds)
     except ConfigError as error:
         for mistake in error.mistakes:
             reader.findings.wrong(item, mistake.allowed, mistake.kind)
@@ -125,8 +126,8 @@ _ALGORITHMS: dict[str, tuple[Any, dict[str, Form]]] = {
 
 def algorithm(reader: Reader, item: Item) -> Any:
     """Read an algorithm of adaptive concurrency: its name, or a table with its kind and settings."""
-    rest = {key: below for key, below in item.value.items() if key != "kind"} if item.is_table else {}
-    kind = item.value.get("kind", item) if item.is_table else item
+    rest = {key: below for key, below in item.table.items() if key != "kind"} if item.is_table else {}
+    kind = item.table.get("kind", item) if item.is_table else item
     chosen = one_of(**{name: name for name in _ALGORITHMS})(reader, kind)
     if chosen is WRONG:
         return WRONG
@@ -137,14 +138,14 @@ def algorithm(reader: Reader, item: Item) -> Any:
 
 def links(reader: Reader, item: Item) -> Any:
     """Read the links of a fallback: tables with a *value* or the name of what to *call*."""
-    if not isinstance(item.value, list):
+    if not item.is_list:
         reader.findings.wrong(item, 'a list of tables such as { value = 0 } or { call = "module:function" }')
         return WRONG
-    return [_link(reader, part) for part in item.value]
+    return [_link(reader, part) for part in item.parts]
 
 
 def _link(reader: Reader, item: Item) -> Any:
-    given = item.value if item.is_table else {}
+    given = item.table
     if len(given) != 1 or not {"value", "call"} & given.keys():
         reader.findings.wrong(item, 'a table such as { value = 0 } or { call = "module:function" }')
         return WRONG
@@ -166,11 +167,11 @@ REFERENCES = 'a list of policies such as ["breaker.payments", "retry.payments"],
 
 def references(reader: Reader, item: Item) -> Any:
     """Read the policies of a pipeline."""
-    if not isinstance(item.value, list) or not all(isinstance(part.value, str) for part in item.value):
+    if not item.is_list or not all(isinstance(part.value, str) for part in item.parts):
         reader.findings.wrong(item, REFERENCES)
         return WRONG
-    parts = [(part, *part.value.partition(".")) for part in item.value]
+    parts = [(part, *str(part.value).partition(".")) for part in item.parts]
     for part, _, dot, name in parts:
         if not (dot and name):
             reader.findings.wrong(part, 'a policy with its kind, such as "breaker.payments"')
-    return [Reference(section, str(name), part) for part, section, dot, name in parts if dot and name]
+    return [Reference(section, name, part) for part, section, dot, name in parts if dot and name]

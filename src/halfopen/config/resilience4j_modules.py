@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from halfopen.config.items import Findings, Item, dotted, plain
+from halfopen.config.items import Findings, Item, dotted, is_list, plain
 from halfopen.config.values import FromEnvironment, format_duration, parse_java_duration
 
 __all__ = ["MODULES", "Module", "Properties", "canonical"]
@@ -151,8 +151,8 @@ class Properties:
         """Return the Python exceptions for a list of Java classes; None where none is given."""
         if not self.has(name):
             return None
-        given = self.plain(name, [])
-        names = [str(each) for each in (given if isinstance(given, list) else str(given).split(","))]
+        given: Any = self.plain(name, [])
+        names = [str(each) for each in (given if is_list(given) else str(given).split(","))]
         twins = [(java.strip(), _CLASSES.get(java.strip().rpartition(".")[2].rpartition("$")[2])) for java in names]
         lost = [java for java, twin in twins if twin is None]
         if lost:

@@ -104,10 +104,13 @@ def _note_repeated(seen: TomlLines, findings: Findings) -> None:
 
 def _items(value: Any, path: Path, lines: Mapping[Path, int]) -> Item:
     line = lines.get(path)
-    if isinstance(value, dict):
-        return Item({key: _items(below, (*path, key), lines) for key, below in value.items()}, path, line)
-    if isinstance(value, list):
-        return Item([_items(below, (*path, str(n)), lines) for n, below in enumerate(value)], path, line)
+    bare = Item(value, path)  # its values are no items yet
+    if bare.is_table:
+        table: dict[str, Any] = value
+        return Item({key: _items(below, (*path, key), lines) for key, below in table.items()}, path, line)
+    if bare.is_list:
+        parts: list[Any] = value
+        return Item([_items(below, (*path, str(n)), lines) for n, below in enumerate(parts)], path, line)
     return Item(value, path, line)
 
 
@@ -120,11 +123,11 @@ def substituted(item: Item, environment: Mapping[str, str], findings: Findings, 
         except MissingVariableError as error:
             findings.wrong(item, str(error), "missing")
             return Item(None, item.path, item.line, UNSET)
-    elif isinstance(value, dict):
-        below = {key: substituted(part, environment, findings, spring=spring) for key, part in value.items()}
+    elif item.is_table:
+        below = {key: substituted(part, environment, findings, spring=spring) for key, part in item.table.items()}
         value = {key: part for key, part in below.items() if part.shown is not UNSET}
-    elif isinstance(value, list):
-        parts = [substituted(part, environment, findings, spring=spring) for part in value]
+    elif item.is_list:
+        parts = [substituted(part, environment, findings, spring=spring) for part in item.parts]
         value = [part for part in parts if part.shown is not UNSET]
     return Item(value, item.path, item.line, item.shown)
 

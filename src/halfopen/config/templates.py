@@ -30,8 +30,8 @@ class Templates:
 
     def inherited(self, section: str, item: Item, chain: tuple[str, ...] = ()) -> dict[str, Item]:
         """Return the settings of *item* with those of its templates below them."""
-        own = {key: below for key, below in item.value.items() if key != KEY}
-        given = item.value.get(KEY)
+        own = {key: below for key, below in item.table.items() if key != KEY}
+        given = item.table.get(KEY)
         bases: dict[str, Item] = {}
         for name_item in _names(given, self._findings):
             base = self._find(section, name_item, chain)
@@ -66,16 +66,16 @@ def merged(low: Mapping[str, Item], high: Mapping[str, Item]) -> dict[str, Item]
     for key, item in high.items():
         below = result.get(key)
         both = below is not None and below.is_table and item.is_table
-        result[key] = Item(merged(below.value, item.value), item.path, item.line) if below and both else item
+        result[key] = Item(merged(below.table, item.table), item.path, item.line) if below and both else item
     return result
 
 
 def _names(given: Item | None, findings: Findings) -> list[Item]:
     if given is None:
         return []
-    parts = given.value if isinstance(given.value, list) else [given]
+    parts = given.parts if given.is_list else [given]
     if all(isinstance(part.value, str) for part in parts):
-        return list(parts)
+        return parts
     findings.wrong(given, "the name of a template, or a list of names")
     return []
 
@@ -84,6 +84,6 @@ def _tables(item: Item | None, findings: Findings, allowed: str) -> Mapping[str,
     if item is None:
         return {}
     if item.is_table:
-        return dict(item.value)
+        return item.table
     findings.wrong(item, allowed)
     return {}

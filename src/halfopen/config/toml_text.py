@@ -25,8 +25,8 @@ def to_toml(root: Item, head: Iterable[str] = (), notes: Mapping[str, list[str]]
         notes: Further comments by the title of an entry, such as ``breaker.payments``.
     """
     lines = [f"# {line}".rstrip() for line in head]
-    tables = root.value
-    for section, of_kind in tables.get("template", Item({}, ())).value.items():
+    tables = root.table
+    for section, of_kind in tables.get("template", Item({}, ())).table.items():
         lines += _entries(("template", section), of_kind, notes or {})
     for section in KINDS:
         if section in tables:
@@ -35,11 +35,11 @@ def to_toml(root: Item, head: Iterable[str] = (), notes: Mapping[str, list[str]]
 
 
 def _entries(path: tuple[str, ...], table: Item, notes: Mapping[str, list[str]]) -> list[str]:
-    lines = []
-    for name, entry in table.value.items():
+    lines: list[str] = []
+    for name, entry in table.table.items():
         lines += ["", *(f"# {note}" for note in notes.get(".".join((*path, name)), ()))]
         lines.append("[" + ".".join(_key(part) for part in (*path, name)) + "]")
-        lines += [f"{_key(key)} = {_value(item)}" for key, item in entry.value.items()]
+        lines += [f"{_key(key)} = {_value(item)}" for key, item in entry.table.items()]
     return lines
 
 
@@ -47,14 +47,13 @@ def _key(key: str) -> str:
     return key if _BARE.fullmatch(key) else _text(key)
 
 
-def _value(item: Any) -> str:
-    value = item.value if isinstance(item, Item) else item
-    if isinstance(value, dict):
-        inner = ", ".join(f"{_key(below)} = {_value(each)}" for below, each in value.items())
+def _value(item: Item) -> str:
+    if item.is_table:
+        inner = ", ".join(f"{_key(below)} = {_value(each)}" for below, each in item.table.items())
         return f"{{ {inner} }}" if inner else "{}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_value(each) for each in value) + "]"
-    return _scalar(value)
+    if item.is_list:
+        return "[" + ", ".join(_value(each) for each in item.parts) + "]"
+    return _scalar(item.value)
 
 
 def _scalar(value: Any) -> str:

@@ -52,7 +52,7 @@ def format_duration(seconds: float) -> str:
         return "0s"
     if left < 1:
         return f"{sign}{_digits(left * 1000)}ms"
-    parts = []
+    parts: list[str] = []
     for unit in ("d", "h", "m"):
         whole = left // _UNITS[unit]
         left -= whole * _UNITS[unit]

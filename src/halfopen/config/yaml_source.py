@@ -22,7 +22,7 @@ def read_yaml(text: str, findings: Findings) -> list[Item] | None:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         reader = _Reader(loader, findings)
-        documents = []
+        documents: list[Item] = []
         while loader.check_node():
             documents.append(reader.item(loader.get_node(), ()))
     except yaml.MarkedYAMLError as error:
