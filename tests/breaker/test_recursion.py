@@ -283,6 +283,18 @@ def test_an_interrupted_way_out_leaves_no_inside(breaker: CircuitBreaker, monkey
     assert (State.CLOSED, 0) == (look.state, look.counters.guests)
 
 
+def test_ways_out_that_were_interrupted_pile_nothing_up(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaker = make(State.HALF_OPEN)
+    monkeypatch.setattr(trials, "leave", lambda before: None)  # as if an interrupt had come before it
+
+    for _ in range(9):
+        with breaker.acquire():
+            pass
+
+    assert 1 == len(trials._ENCLOSING.get())
+    trials._ENCLOSING.set(())
+
+
 def test_blocks_in_generators_leave_their_consumer_where_it_was(breaker: CircuitBreaker) -> None:
     @contextmanager
     def session() -> Iterator[None]:
