@@ -102,3 +102,20 @@ def test_only_what_is_wanted_is_told() -> None:
     bench.fail()
 
     assert ["CallFailed"] == events.kinds
+
+
+@pytest.mark.parametrize("asked_at", [0.0, 20.0, 59.5])
+def test_a_refusal_tells_how_long_it_will_last(asked_at: float) -> None:
+    bench = Bench()
+    events = bench.listen(CallRejected)
+    bench.clock.advance(7.0)
+    bench.breaker.force_open(60.0)
+    bench.clock.advance(asked_at)
+    forced = bench.refusal()
+    bench.breaker.trip(wait=60.0)
+    bench.clock.advance(asked_at)
+    opened = bench.refusal()
+
+    assert [60.0 - asked_at] * 4 == [
+        forced.retry_after, opened.retry_after, *[event.retry_after for event in events.of(CallRejected)]
+    ]  # fmt: skip

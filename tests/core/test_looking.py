@@ -462,6 +462,10 @@ def test_an_order_that_ends_before_it_began_ends_at_once() -> None:
     assert State.CLOSED is bench.state
 
 
+def test_a_restart_that_takes_no_time_adds_none() -> None:
+    assert 0.0 == restored(Bench()).breaker.snapshot().closed_for
+
+
 def test_times_of_zero_are_times() -> None:
     saved = {**Bench().breaker.snapshot().plain(), "next_trial_at": 0.0, "ends_at": 0, "time": 0, "since": 0}
 

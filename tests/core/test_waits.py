@@ -122,6 +122,34 @@ def test_the_wait_of_a_callable_is_in_the_transition() -> None:
     assert (7.0, 7.0) == (bench.breaker.history[-1].wait, bench.breaker.snapshot().wait)
 
 
+@pytest.mark.parametrize("order", ["reset", "force_open", "try_now"])
+def test_a_wait_that_is_computed_too_late_is_void(order: str) -> None:
+    bench = Bench(**ONE, wait_in_open=lambda step, rng: getattr(bench.breaker, order)() or 5.0)
+
+    bench.fail()
+
+    first, second = bench.breaker.history
+    assert (State.OPEN, None, "manual", second.new) == (first.new, first.wait, second.reason, bench.state)
+    assert 0.0 == bench.breaker.snapshot().wait
+
+
+def test_a_wait_that_is_computed_for_an_earlier_trip_is_void() -> None:
+    waits = iter((100.0, 7.0))
+    again = iter((True, False))
+
+    def wait(step: int, rng: random.Random) -> float:
+        seconds = next(waits)
+        if next(again):
+            bench.breaker.reset()
+            bench.fail()
+        return seconds
+
+    bench = Bench(**ONE, wait_in_open=wait)
+    bench.fail()
+
+    assert 7.0 == bench.breaker.snapshot().remaining_wait
+
+
 # Steps
 
 
