@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from halfopen._core.backoff import Constant, Exponential
 from halfopen._core.settings import Settings, exact_share
-from halfopen._core.windows import CountWindow
+from halfopen._core.windows import CountWindow, TimeWindow
 
 __all__ = ["Load", "Opening", "load_of", "openings", "slow_opening"]
 
@@ -64,22 +64,36 @@ def _by_rate(settings: Settings, threshold: float, traffic: float, what: str) ->
     part, whole = exact_share(threshold)
     if isinstance(window, CountWindow):
         rule = f"{threshold * 100:g} % of the last {window.size} calls {what}, from {minimum} calls on"
-        held: int = window.size
-    else:
-        rule = f"{threshold * 100:g} % of the calls of the last {window.seconds:g} s {what}, from {minimum} calls on"
-        held = math.floor(traffic * window.seconds)
-        if held < minimum:
-            why = f"only {held:,} calls fall into the window, fewer than the minimum of {minimum:,}"
-            return Opening(rule, math.inf, math.inf, why)
-    return _opening(rule, max(-(-part * held // whole), minimum), traffic)
+        return _opening(rule, max(-(-part * window.size // whole), minimum), traffic)
+    rule = f"{threshold * 100:g} % of the calls of the last {window.seconds:g} s {what}, from {minimum} calls on"
+    held = math.ceil(traffic * window.seconds)
+    return _in_time(window, rule, max(-(-part * held // whole), minimum), minimum, traffic)
 
 
 def _by_count(settings: Settings, calls: int, traffic: float, rule: str) -> Opening:
     window = settings.window
-    if not isinstance(window, CountWindow) and traffic * window.seconds < calls:
-        why = f"only {math.floor(traffic * window.seconds):,} calls fall into the window"
+    if isinstance(window, CountWindow):
+        return _opening(rule, calls, traffic)
+    return _in_time(window, rule, calls, calls, traffic)
+
+
+def _in_time(window: TimeWindow, rule: str, calls: int, needed: int, traffic: float) -> Opening:
+    """
+    Return when so many failed calls are in a time window.
+
+    A window forgets a bucket at a time. The calls of all its buckets but one are in it for certain; more may need
+    every bucket, which takes until the one in which the outage began has left and another one has filled.
+    """
+    bucket = window.seconds / window.buckets
+    held = math.floor(traffic * window.seconds)
+    if calls <= math.floor(traffic * (window.seconds - bucket)):
+        return _opening(rule, calls, traffic)
+    if held < needed:
+        why = f"only {held:,} calls fall into the window, fewer than the {needed:,} it takes"
         return Opening(rule, math.inf, math.inf, why)
-    return _opening(rule, calls, traffic)
+    whole = window.seconds + bucket
+    seconds = f"{window.seconds:g} + {bucket:g} s until the window holds nothing but the outage"
+    return Opening(rule, math.ceil(traffic * whole) + 1, whole, seconds)
 
 
 def _opening(rule: str, calls: int, traffic: float) -> Opening:
