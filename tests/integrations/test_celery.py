@@ -22,6 +22,7 @@ pytestmark = pytest.mark.redis
 
 TASKS = """
 import os
+import time
 
 import redis
 from celery import Celery

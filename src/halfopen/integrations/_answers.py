@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from halfopen._runtime.deadline import DeadlinePassedError
 from halfopen.errors import RateLimitedError, RejectedError
@@ -60,7 +60,7 @@ def refusal_in(error: BaseException) -> RejectedError | None:
     if isinstance(error, RejectedError):
         return error
     if isinstance(error, BaseExceptionGroup):
-        found = [refusal_in(inner) for inner in error.exceptions]
+        found = [refusal_in(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions]
         if all(found):
             return max((each for each in found if each is not None), key=lambda each: each.retry_after or 0.0)
     return None

@@ -75,6 +75,10 @@ def _code(error: Any) -> Any:
     return grpc.StatusCode.RESOURCE_EXHAUSTED if limited else grpc.StatusCode.UNAVAILABLE
 
 
+def _no_metadata(error: Any) -> tuple[()]:
+    return ()
+
+
 def _details(error: Any) -> str:
     return str(error)
 
@@ -86,10 +90,10 @@ def _trailing(error: Any) -> tuple[tuple[str, str], ...]:
 
 def dialect_of(module: str, base: Any) -> Dialect:
     """Return how refusals are told: UNAVAILABLE, RESOURCE_EXHAUSTED of a limiter, DEADLINE_EXCEEDED without time."""
-    attributes = {
+    attributes: dict[str, Any] = {
         "code": _code,
         "details": _details,
-        "initial_metadata": lambda error: (),
+        "initial_metadata": _no_metadata,
         "trailing_metadata": _trailing,
         "debug_error_string": _details,
     }

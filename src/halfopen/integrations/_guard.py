@@ -113,7 +113,11 @@ def _of(given: Any, key: str, request: Any) -> Iterable[Any]:
     if isinstance(given, KeyedPolicy):
         own = given._key
         return [given[key if own is None else own(request)]]
-    several: Any = given if isinstance(given, (list, tuple)) else getattr(given, "policies", None)
+    several = _several(given)
     if several is not None:
         return [policy for each in several for policy in _of(each, key, request)]
     return [given] if hasattr(given, "acall") else _of(given(key), key, request)
+
+
+def _several(given: Any) -> Any:
+    return given if type(given) in (list, tuple) else getattr(given, "policies", None)

@@ -43,8 +43,9 @@ class GuardMiddleware:
 
         async def send(request: aiohttp.ClientRequest) -> aiohttp.ClientResponse:
             left = seconds_left()
+            limit = asyncio.timeout(left)
             try:
-                async with asyncio.timeout(left) as limit:
+                async with limit:
                     response = await handler(request)
             except TimeoutError as error:
                 if limit.expired():

@@ -55,7 +55,7 @@ class ReschedulingTask(Task):  # type: ignore[misc]  # Celery ships no types
 
     def _put_back(self, request: Any, refusal: RejectedError, args: Any = None, kwargs: Any = None) -> Retry:
         seconds = self.refused_countdown if refusal.retry_after is None else refusal.retry_after
-        again = self.signature_from_request(request, args, kwargs, countdown=seconds, retries=request.retries)
+        again: Any = self.signature_from_request(request, args, kwargs, countdown=seconds, retries=request.retries)
         try:
             again.apply_async()
         except Exception as error:

@@ -78,7 +78,7 @@ class _Streaming(_Leading):
                 settling.ended()
             else:
                 trailing, details = _now(call.trailing_metadata()), _now(call.details())
-                settling.raised(grpc.aio.AioRpcError(code, None, trailing, details))
+                settling.raised(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details))
 
         call.add_done_callback(ended)
 

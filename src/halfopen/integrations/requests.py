@@ -17,7 +17,7 @@ from halfopen.integrations._guard import Guard
 from halfopen.integrations._http import host_key
 from halfopen.integrations._raw_body import hold_body
 from halfopen.integrations._settling import Evidence, Settling
-from halfopen.integrations.urllib3 import Timed, put_before_pools, shortened, too_late
+from halfopen.integrations._urllib3 import Timed, put_before_pools, shortened, too_late
 
 __all__ = ["DIALECT", "EVIDENCE", "GuardedAdapter"]
 

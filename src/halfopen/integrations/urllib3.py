@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from http.client import HTTPException
-from socket import SHUT_RD
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, EmptyPoolError, HTTPError, LocationValueError, ReadTimeoutError
-from urllib3.util import Timeout
 
-from halfopen._runtime.deadline import AMBIENT
 from halfopen.errors import CallTimeoutError, RejectedError
 from halfopen.integrations._dialect import Dialect
 from halfopen.integrations._guard import Guard
-from halfopen.integrations._http import Request, host_key, past, seconds_left, shorter
+from halfopen.integrations._http import Request, host_key, seconds_left
 from halfopen.integrations._raw_body import hold_body
 from halfopen.integrations._settling import Evidence, Settling
+from halfopen.integrations._urllib3 import Timed, put_before_pools, too_late
 
-__all__ = [
-    "DIALECT",
-    "EVIDENCE",
-    "GuardedPoolManager",
-    "Timed",
-    "guard_manager",
-    "put_before_pools",
-    "shortened",
-    "too_late",
-]
+__all__ = ["DIALECT", "EVIDENCE", "GuardedPoolManager", "guard_manager"]
 
 DIALECT = Dialect(__name__, HTTPError, ConnectTimeoutError, ReadTimeoutError)
 EVIDENCE = Evidence(ill=(HTTPError, HTTPException, OSError), ours=(LocationValueError, EmptyPoolError))
@@ -64,38 +52,6 @@ def guard_manager(manager: urllib3.PoolManager, guard: Any = None) -> Any:
     return led.policies
 
 
-def put_before_pools(manager: urllib3.PoolManager, first: type) -> None:
-    """Let a manager make pools whose first base is *first*."""
-    pools = manager.pool_classes_by_scheme
-    manager.pool_classes_by_scheme = {
-        scheme: type(f"{first.__name__}{pool.__name__}", (first, pool), {}) for scheme, pool in pools.items()
-    }
-    manager.clear()
-
-
-class Timed:
-    """Goes before a connection pool, so that an attempt ends by the ambient deadline, headers that trickle included."""
-
-    def _make_request(self, conn: Any, method: str, url: str, **kwargs: Any) -> Any:
-        make, line = super()._make_request, AMBIENT.get()  # type: ignore[misc]  # of the pool
-        if line is None:
-            return make(conn, method, url, **kwargs)
-
-        def cut() -> None:
-            with suppress(OSError, AttributeError):  # it has ended, or is not connected
-                conn.sock.shutdown(SHUT_RD)
-
-        timer = line[1].call_at(line[0], cut)
-        try:
-            return make(conn, method, url, **{**kwargs, "timeout": shortened(kwargs.get("timeout"))})
-        except Exception as error:
-            if not past(line) or isinstance(error, TimeoutError):
-                raise
-            raise ReadTimeoutError(self, url, "the deadline passed before the answer came") from error  # type: ignore[arg-type]
-        finally:
-            timer.cancel()
-
-
 class _RefusedError(HTTPError):
     """Carries a refusal past urllib3's retries, which would take one that is a `TimeoutError` for a lost connection."""
 
@@ -128,22 +84,6 @@ class _Guarded(Timed):
             raise _RefusedError(refusal) from None
         except CallTimeoutError as error:
             raise ReadTimeoutError(self, url, str(error)) from error  # type: ignore[arg-type]
-
-
-def shortened(timeout: Any) -> Timeout:
-    """Return a timeout (seconds, a pair, None or urllib3's own) that ends by the ambient deadline."""
-    if isinstance(timeout, Timeout):
-        cut = timeout.clone()
-    else:
-        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
-        cut = Timeout(connect=connect, read=read)
-    cut.total = shorter(cut.total, seconds_left())  # type: ignore[arg-type]  # its default is a mark
-    return cut
-
-
-def too_late() -> ReadTimeoutError:
-    """Return the error for a body that is read beyond the call's deadline."""
-    return ReadTimeoutError(None, "", "the deadline passed while the body was read")  # type: ignore[arg-type]
 
 
 def _hold(request: Request, response: Any, settling: Settling) -> None:

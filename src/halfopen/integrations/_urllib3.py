@@ -1,0 +1,70 @@
+"""What urllib3 and requests, which stands on it, share: attempts and bodies that end by the ambient deadline."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from socket import SHUT_RD
+from typing import Any
+
+import urllib3
+from urllib3.exceptions import ReadTimeoutError
+from urllib3.util import Timeout
+
+from halfopen._runtime.deadline import AMBIENT
+from halfopen.integrations._http import past, seconds_left, shorter
+
+__all__ = ["Timed", "put_before_pools", "shortened", "too_late"]
+
+
+def put_before_pools(manager: urllib3.PoolManager, first: type) -> None:
+    """Let a manager make pools whose first base is *first*."""
+    pools: Any = manager.pool_classes_by_scheme
+    guarded: Any = {
+        scheme: type(f"{first.__name__}{pool.__name__}", (first, pool), {}) for scheme, pool in pools.items()
+    }
+    manager.pool_classes_by_scheme = guarded
+    manager.clear()
+
+
+class Timed:
+    """Goes before a connection pool, so that an attempt ends by the ambient deadline, headers that trickle included."""
+
+    def _make_request(self, conn: Any, method: str, url: str, **kwargs: Any) -> Any:
+        make = getattr(super(), "_make_request")  # noqa: B009  (of the pool)
+        line = AMBIENT.get()
+        if line is None:
+            return make(conn, method, url, **kwargs)
+
+        def cut() -> None:
+            with suppress(OSError, AttributeError):  # it has ended, or is not connected
+                conn.sock.shutdown(SHUT_RD)
+
+        timer = line[1].call_at(line[0], cut)
+        try:
+            return make(conn, method, url, **{**kwargs, "timeout": shortened(kwargs.get("timeout"))})
+        except Exception as error:
+            if not past(line) or isinstance(error, TimeoutError):
+                raise
+            raise ReadTimeoutError(self, url, "the deadline passed before the answer came") from error  # type: ignore[arg-type]
+        finally:
+            timer.cancel()
+
+
+def shortened(timeout: Any) -> Timeout:
+    """Return a timeout (seconds, a pair, None or urllib3's own) that ends by the ambient deadline."""
+    if isinstance(timeout, Timeout):
+        cut = timeout.clone()
+    else:
+        connect, read = _pair(timeout)
+        cut = Timeout(connect=connect, read=read)
+    cut.total = shorter(cut.total, seconds_left())  # type: ignore[arg-type]  # its default is a mark
+    return cut
+
+
+def too_late() -> ReadTimeoutError:
+    """Return the error for a body that is read beyond the call's deadline."""
+    return ReadTimeoutError(None, "", "the deadline passed while the body was read")  # type: ignore[arg-type]
+
+
+def _pair(timeout: Any) -> Any:
+    return timeout if type(timeout) in (tuple,) else (timeout, timeout)
