@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import halfopen
 from halfopen import (
     AdaptiveConcurrency,
     Bulkhead,
@@ -183,7 +184,10 @@ def test_a_fallback_that_sweeps_up_refusals(fallback: Any) -> None:
 def test_a_fallback_whose_answers_another_policy_takes_for_calls() -> None:
     policies = (AdaptiveConcurrency("a"), Fallback("f", 1, on=(OSError, CircuitOpenError)), a_breaker())
 
-    assert [("fallback_hides_refusals", ("a", "f", "cb"))] == found(*policies)
+    finding = only(*policies)
+
+    assert ("fallback_hides_refusals", ("a", "f", "cb")) == (finding.code, finding.policies)
+    assert "AdaptiveConcurrency 'a' around it takes these answers for calls that were made" in finding.message
 
 
 def test_a_fallback_that_names_refusals_or_does_not_answer_them_hides_none() -> None:
@@ -306,6 +310,9 @@ def test_the_text_names_each_policy_and_the_most_that_a_call_may_come_to() -> No
         ((a_retry(attempts=None, total=9), Timeout("t", 2)), "any number of attempts, 9 s"),
         ((a_retry(attempts=4, backoff=1), Timeout("t", 2)), "4 attempts, 11 s"),
         ((a_retry(backoff=decorrelated_jitter(1, 5)), Timeout("t", 2)), "3 attempts, 16 s"),
+        ((a_retry(attempts=2, backoff=halfopen.exponential(10, jitter=0.5)), Timeout("t", 2)), "2 attempts, 19 s"),
+        ((a_retry(attempts=2, backoff=halfopen.constant(3)), Timeout("t", 2)), "2 attempts, 7 s"),
+        ((a_retry(attempts=10**9, backoff=1), Timeout("t", 1)), "1e+09 attempts, 2e+09 s"),
         ((a_retry(backoff=lambda step, rng: 1), Timeout("t", 2)), "3 attempts, without a limit in time"),
         ((a_retry(), Hedge("h", 0.1), Timeout("t", 2)), "6 attempts, 6.3 s"),
         ((Bulkhead("b", 2, max_waiting=9), Timeout("t", 2)), "1 attempt, without a limit in time"),
@@ -327,6 +334,7 @@ def test_the_most_that_a_call_may_come_to(policies: Any, most: str) -> None:
             a_breaker("x", failure_rate_threshold=None, slow_call_rate_threshold=0.8),
             "80 % of the last 100 calls were slow",
         ),
+        (a_breaker("x", half_open=HalfOpen(permitted_calls=1)), "of the last 100 calls failed, then 1 trial call\n"),
         (RateLimiter("x", 10, 60, max_wait=2), "10 in 60 s, waits up to 2 s"),
         (AdaptiveConcurrency("x", max_limit=90), "1 to 90 at once, by latency"),
         (CacheFallback("x", on=OSError, max_age=60), "the last good answer on OSError, at most 60 s old"),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, cast
 
-from halfopen._core.backoff import Exponential
+from halfopen._core.backoff import Constant, Exponential
 from halfopen._core.plans import Step
 from halfopen._core.retry_backoff import Delays, Jitter
 from halfopen._core.windows import CountWindow
@@ -46,17 +46,30 @@ def _retry(policy: Any) -> dict[str, Any]:
     }
 
 
+_FAR = 1000
+"""From this step on a series has long reached its cap."""
+
+
 def _sleeps(backoff: Any, attempts: float) -> float:
-    if isinstance(backoff, Exponential) and attempts < math.inf:
-        most = Delays(backoff.first, backoff.factor, backoff.cap, Jitter.NONE)
-        return sum(min(most.base(step) * (1 + backoff.jitter), backoff.cap) for step in range(1, int(attempts)))
-    if not isinstance(backoff, Delays) or attempts == math.inf:
+    longest = _longest(backoff)
+    if longest is None or attempts == math.inf:
         return math.inf
-    # Far steps all last as long as the cap.
-    steps = range(1, min(int(attempts), 1000))
+    near = min(int(attempts) - 1, _FAR)
+    return sum(map(longest, range(1, near + 1))) + longest(_FAR) * (attempts - 1 - near)
+
+
+def _longest(backoff: Any) -> Callable[[int], float] | None:
+    """Return what says how long a backoff may wait at a step; None for one that users wrote."""
+    if isinstance(backoff, Constant):
+        return lambda step: backoff.seconds
+    if isinstance(backoff, Exponential):
+        series = Delays(backoff.first, backoff.factor, backoff.cap, Jitter.NONE)
+        return lambda step: min(series.base(step) * (1 + backoff.jitter), backoff.cap)
+    if not isinstance(backoff, Delays):
+        return None
     if backoff.jitter is Jitter.DECORRELATED:
-        return backoff.cap * (attempts - 1)
-    return sum(map(backoff.base, steps)) + backoff.cap * max(0.0, attempts - 1000)
+        return lambda step: backoff.cap
+    return backoff.base
 
 
 def _timeout(policy: Any) -> dict[str, Any]:
