@@ -32,16 +32,20 @@ class Overflow:
 
     def see(self, policy: Any, look: Any) -> None:
         """Count in what one policy has counted."""
-        back = self._let_go.pop(policy, None)
-        if back is not None:
-            _combine(self._retired, back, operator.sub)
+        self._take_back(policy)
         _combine(self._present, self._numbers(look), operator.add)
 
     def retire(self, policy: Any, look: Any) -> None:
         """Keep what a policy has counted that is let go."""
+        self._take_back(policy)
         numbers = {key: values for key, values in self._numbers(look).items() if key[0].name != _STATE}
         self._let_go[policy] = numbers
         _combine(self._retired, numbers, operator.add)
+
+    def _take_back(self, policy: Any) -> None:
+        before = self._let_go.pop(policy, None)
+        if before is not None:
+            _combine(self._retired, before, operator.sub)
 
     def take(self) -> tuple[Layout, Values]:
         """Return the sums, and begin anew."""

@@ -153,7 +153,7 @@ class Collector:
         from prometheus_client.metrics_core import Metric
 
         for header, series in self._read().series().items():
-            metric = Metric(header.name, header.help, header.kind.value)
+            metric = Metric(header.name.removesuffix("_total"), header.help, header.kind.value)
             for labels, numbers in series:
                 _add(metric, header.kind, header.bounds, dict(labels), numbers)
             yield metric

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+from weakref import finalize
 
 from halfopen._core.checking import Checks
 from halfopen._runtime.forking import renew_after_fork
@@ -93,7 +94,7 @@ class Workers:
         self.interval = interval
         self._wanted = worker
         self._slot: int | None = None
-        self._lock: IO[str] | None = None
+        self._release: finalize[[int], Workers] | None = None
         self._ticker = Ticker("halfopen-worker-snapshots", interval, self.publish)
         renew_after_fork(self)
 
@@ -102,7 +103,8 @@ class Workers:
         """The slot of this process, taken when it is first asked for."""
         if self._slot is None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._slot, self._lock = _take_slot(self.directory, self._wanted)
+            self._slot, lock = _take_slot(self.directory, self._wanted)
+            self._release = None if lock is None else finalize(self, os.close, lock)
         return self._slot
 
     def start(self) -> None:
@@ -117,9 +119,9 @@ class Workers:
             with suppress(OSError):
                 self._file(self._slot).unlink()
             self._slot = None
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        if self._release is not None:
+            self._release()
+            self._release = None
 
     def publish(self) -> None:
         """Look at the policies of this process, and let the other processes know."""
@@ -148,13 +150,13 @@ class Workers:
     def _renew(self) -> None:
         # A forked child is a worker of its own. The lock belongs to the open file, which it shares with its parent:
         # closing it here leaves the slot to the parent alone.
-        if self._lock is not None:
-            self._lock.close()
-        self._slot = self._lock = None
+        if self._release is not None:
+            self._release()
+        self._slot = self._release = None
 
 
-def _take_slot(directory: Path, wanted: int | None) -> tuple[int, IO[str] | None]:
-    """Take a slot that no living process holds; the system frees it when this one ends, however it ends."""
+def _take_slot(directory: Path, wanted: int | None) -> tuple[int, int | None]:
+    """Take a slot, and the file that keeps it; the system frees it when this process ends, however it ends."""
     if wanted is not None:
         return wanted, None
     try:
@@ -163,11 +165,11 @@ def _take_slot(directory: Path, wanted: int | None) -> tuple[int, IO[str] | None
         raise RuntimeError("this system has no file locks; say worker=, a number for each process") from None
     for slot in range(_MOST_WORKERS):
         # flock and not lockf: two in one process keep each other out as well.
-        file = (directory / f".worker-{slot}.lock").open("a", encoding="ascii")
+        file = os.open(directory / f".worker-{slot}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
+        except BlockingIOError:
+            os.close(file)
             continue
         return slot, file
     raise RuntimeError(f"{_MOST_WORKERS} workers are at {directory} already")

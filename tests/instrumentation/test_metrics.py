@@ -1,0 +1,441 @@
+"""What is counted, under which names, and when a series is there."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import weakref
+from bisect import bisect_left
+from contextlib import suppress
+
+import pytest
+
+from halfopen import CircuitOpenError, ConfigError, CountWindow, HalfOpen, Ramp, Registry, Retry, State
+from halfopen._core.histogram import DURATION_BUCKETS
+from halfopen._core.outcomes import FAILURE, SUCCESS
+from halfopen._core.states import AUTOMATIC, Reason, allowed_moves
+from halfopen.instrumentation import enumerations
+from halfopen.instrumentation._durations import Durations
+from halfopen.instrumentation._samples import Kind, Labels, Scrape
+from halfopen.instrumentation.metrics import Metrics, catalogue, metrics_of
+from halfopen.instrumentation.prometheus import render
+from halfopen.testing import FakeClock, put_into
+from tests.instrumentation.everything import Everything, FakeQueue
+
+P = "halfopen_circuit_breaker_"
+
+
+def numbers(scrape: Scrape, name: str) -> dict[Labels, float]:
+    return {
+        labels: values[0]
+        for header, series in scrape.series().items()
+        if header.name == name
+        for labels, values in series
+    }
+
+
+def lines(registry: Registry, start: str) -> list[str]:
+    return [line for line in render(registry).splitlines() if line.startswith(start)]
+
+
+def work() -> None:
+    pass
+
+
+def fail() -> None:
+    raise ConnectionError
+
+
+def make() -> tuple[Registry, FakeClock]:
+    clock = FakeClock()
+    registry = Registry(clock=clock)
+    metrics_of(registry)
+    return registry, clock
+
+
+def test_a_default_breaker_has_90_series_at_most_through_a_whole_outage() -> None:
+    registry, clock = make()
+    breaker = registry.circuit_breaker("one")
+    seen = {}
+
+    def look() -> None:
+        seen[breaker.state] = max(len(lines(registry, P)), seen.get(breaker.state, 0))
+
+    look()
+    for _ in range(30):
+        with suppress(ConnectionError, CircuitOpenError):
+            breaker.call(fail)
+    look()
+    clock.advance(40)
+    permit = breaker.acquire()
+    look()
+    permit.success()
+    for _ in range(30):
+        breaker.call(work)
+    look()
+
+    assert {State.CLOSED, State.OPEN, State.HALF_OPEN} == set(seen)
+    assert max(seen.values()) <= 90
+
+
+def test_the_table_of_series_adds_up() -> None:
+    registry, _ = make()
+    registry.circuit_breaker("one")
+
+    there = lines(registry, P)
+
+    assert 7 == len([line for line in there if line.startswith(P + "state{")])
+    assert 12 == len([line for line in there if line.startswith(P + "transitions_total")])
+    assert 3 == len([line for line in there if line.startswith(P + "rejections_total")])
+    assert 36 == len([line for line in there if "_bucket{" in line])
+
+
+def test_every_counter_is_there_with_0_before_the_first_event() -> None:
+    registry, _ = make()
+    registry.circuit_breaker("one", ramp=Ramp(), half_open=HalfOpen(max_duration=5), failure_count_threshold=3)
+    registry.add(Retry("retry", on=ValueError))
+    metrics_of(registry).add_queue(FakeQueue())
+
+    scrape = metrics_of(registry).scrape()
+
+    kept = {Kind.COUNTER, Kind.HISTOGRAM}
+    counters = {header.name: series for header, series in scrape.series().items() if header.kind in kept}
+    expected = {
+        metric.name
+        for kind in ("circuit_breaker", "retry", "queue")
+        for metric in catalogue()[kind]
+        if metric.header.kind in kept
+    }
+    started = {
+        name
+        for name, series in counters.items()
+        for _, values in series
+        if any(values) and "queue" not in name and "time_in_state" not in name
+    }
+    assert set() == expected - set(counters)
+    assert set() == started
+
+
+def test_no_series_appears_outside_the_table_of_moves() -> None:
+    registry, clock = make()
+    rng = random.Random(5)
+    breaker = registry.circuit_breaker(
+        "one",
+        window=CountWindow(10),
+        minimum_calls=3,
+        consecutive_failures=4,
+        ramp=Ramp(duration=3),
+        half_open=HalfOpen(permitted_calls=2, trial_timeout=4, max_ignored=2, max_duration=9),
+        wait_in_open=1.0,
+    )
+    before = set(numbers(metrics_of(registry).scrape(), P + "transitions_total"))
+    orders = [breaker.trip, breaker.reset, breaker.try_now]
+
+    for _ in range(3000):
+        clock.advance(rng.random())
+        with suppress(CircuitOpenError):
+            permit = breaker.acquire()
+            how = rng.choice([permit.success, permit.success, permit.failure, permit.ignore, None])
+            if how is not None:
+                how()
+            else:
+                hanging = permit  # noqa: F841  (kept until the next one: its lease ends)
+        if rng.random() < 0.02:
+            rng.choice(orders)()
+
+    after = numbers(metrics_of(registry).scrape(), P + "transitions_total")
+    automatic = {labels for labels in after if dict(labels)["reason"] != "manual"}
+    moved = {labels for labels, count in after.items() if count}
+    assert set() == automatic - before
+    assert len(moved) >= 10, "the walk went nowhere"
+
+
+def test_unknown_is_an_absent_series() -> None:
+    registry, clock = make()
+    breaker = registry.circuit_breaker("one", slow_call_rate_threshold=None)
+
+    fresh = render(registry)
+    for _ in range(20):
+        breaker.call(work)
+    known = render(registry)
+    breaker.trip(wait=30)
+    opened = numbers(metrics_of(registry).scrape(), P + "next_trial_timestamp_seconds")
+
+    assert P + "failure_ratio{" not in fresh
+    assert P + "slow_call_ratio_threshold{" not in fresh
+    assert P + "next_trial" not in fresh
+    assert P + 'failure_ratio{name="one"} 0.0' in known
+    assert [clock.wall() + 30] == list(opened.values())
+
+
+def test_a_stepped_wall_clock_corrects_itself() -> None:
+    registry, clock = make()
+    registry.circuit_breaker("one")
+    clock.advance(100)
+
+    clock.step_wall(3600)
+
+    entered = numbers(metrics_of(registry).scrape(), P + "state_entered_timestamp_seconds")
+    assert [clock.wall() - 100] == list(entered.values())
+
+
+def test_the_histogram_counts_every_call_let_through() -> None:
+    registry, clock = make()
+    breaker = registry.circuit_breaker("one", slow_call_duration=2)
+    rng = random.Random(1)
+    durations = [rng.lognormvariate(-3, 2) for _ in range(500)] + list(DURATION_BUCKETS)
+
+    for seconds in durations:
+        breaker.call(lambda: clock.advance(seconds))  # noqa: B023  (called at once)
+
+    expected = [0] * (len(DURATION_BUCKETS) + 1)
+    for seconds in durations:
+        expected[bisect_left(DURATION_BUCKETS, seconds)] += 1
+    # Adding and subtracting clock readings may move a duration that is exactly a bound by a hair.
+    shown = [
+        int(line.split()[-1])
+        for line in lines(registry, P + 'call_duration_seconds_bucket{name="one",outcome="success"')
+    ]
+    assert len(durations) == shown[-1]
+    wanted = [sum(expected[: place + 1]) for place in range(len(expected))]
+    assert all(abs(a - b) <= 1 for a, b in zip(wanted, shown, strict=True))
+    assert lines(registry, P + 'slow_calls_total{name="one",outcome="success"}') == [
+        P + 'slow_calls_total{name="one",outcome="success"} ' + str(sum(seconds > 2 for seconds in durations))
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 1000])
+def test_batches_of_durations_are_counted_as_one_by_one(size: int) -> None:
+    rng = random.Random(size)
+    batch = [rng.choice([rng.lognormvariate(-3, 2), *DURATION_BUCKETS, 0.0]) for _ in range(size)]
+    at_once, singly = Durations(), Durations()
+
+    at_once.add(SUCCESS, batch)
+    at_once.add(FAILURE, [0.001] * size)
+    for seconds in batch:
+        singly.add(SUCCESS, [seconds])
+        singly.add(FAILURE, [0.001])
+
+    assert pytest.approx(singly.take()) == at_once.take()
+
+
+def test_labels_take_only_values_of_the_closed_lists() -> None:
+    everything = Everything()
+    for _ in range(20):
+        everything.step()
+    allowed = {metric.name: metric for metrics in catalogue().values() for metric in metrics}
+
+    outside = [
+        (header.name, label, value)
+        for header, series in everything.metrics.scrape().series().items()
+        if header.name in allowed
+        for labels, _ in series
+        for label, value in labels
+        if label not in ("name", "queue", "store", "version")
+        and value not in dict(zip(allowed[header.name].labels, allowed[header.name].values, strict=True))[label]
+    ]
+
+    assert [] == outside
+
+
+def test_the_closed_lists_are_those_of_the_code() -> None:
+    everything = Everything()
+    snapshots = {policy.name: policy.snapshot() for policy in everything.registry if hasattr(policy, "snapshot")}
+
+    assert set(enumerations.BULKHEAD_REASONS) == set(snapshots["bulkhead"].rejections)
+    assert set(enumerations.HEDGE_OUTCOMES) == set(snapshots["hedge"].outcomes)
+    assert set(enumerations.HEDGE_SKIPS) == set(snapshots["hedge"].skipped)
+    assert set(enumerations.CACHE_OUTCOMES) == {"success", *snapshots["cache"].failures}
+    assert {reason.value for _, reason, _ in allowed_moves()} <= set(enumerations.REASONS)
+    assert {reason for _, reason in AUTOMATIC} <= set(Reason)
+
+
+@pytest.mark.parametrize("many", [201, 250])
+def test_name_201_goes_to_other_and_is_counted(many: int) -> None:
+    registry, _ = make()
+    hosts = registry.keyed("host:*")
+
+    for number in range(many):
+        hosts[f"h{number}"].call(work)
+
+    scrape = metrics_of(registry).scrape()
+    names = {dict(labels)["name"] for labels in numbers(scrape, P + "state")}
+    assert 201 == len(names)
+    assert "__other__" in names
+    assert [many - 200] == list(numbers(scrape, "halfopen_metric_names_dropped_total").values())
+    assert [f'{P}call_duration_seconds_count{{name="__other__",outcome="success"}} {many - 200}'] == lines(
+        registry, P + 'call_duration_seconds_count{name="__other__",outcome="success"'
+    )
+
+
+def test_other_says_whether_any_of_them_is_open() -> None:
+    registry = Registry()
+    metrics = metrics_of(registry, max_names=1)
+    for name in ("first", "second", "third"):
+        registry.circuit_breaker(name)
+
+    registry.circuit_breaker("third").trip()
+
+    states = {
+        dict(labels)["state"]: value
+        for labels, value in numbers(metrics.scrape(), P + "state").items()
+        if dict(labels)["name"] == "__other__"
+    }
+    assert (1, 1, 0) == (states["open"], states["closed"], states["half_open"])
+
+
+def test_a_counter_of_other_never_falls_when_breakers_come_and_go() -> None:
+    registry = Registry()
+    metrics = metrics_of(registry, max_names=2)
+    hosts = registry.keyed("host:*", max_keys=5)
+    rng = random.Random(3)
+    held = []
+    made = last = 0
+
+    for number in range(300):
+        breaker = hosts[rng.randrange(40)]
+        breaker.call(work)
+        made += 1
+        if rng.random() < 0.1:
+            held.append(breaker)
+        if number % 7 == 0:
+            counted = numbers_of_calls(metrics, "__other__")
+            assert counted >= last
+            last = counted
+
+    total = numbers_of_calls(metrics, "__other__")
+    assert total >= last
+    assert total <= made
+
+
+def numbers_of_calls(metrics: Metrics, name: str) -> float:
+    for header, series in metrics.scrape().series().items():
+        if header.name == P + "call_duration_seconds":
+            return sum(values[-1] for labels, values in series if ("name", name) in labels)
+    return 0
+
+
+def test_a_breaker_that_is_thrown_away_is_not_kept_by_its_metrics() -> None:
+    registry, _ = make()
+    gone = weakref.ref(registry.circuit_breaker("one"))
+    metrics_of(registry).scrape()
+
+    registry.remove("circuit_breaker", "one")
+
+    assert gone() is None
+    assert [] == lines(registry, P)
+
+
+def test_settings_are_given_once() -> None:
+    registry = Registry()
+    metrics_of(registry, max_names=3)
+
+    with pytest.raises(ValueError, match="already"):
+        metrics_of(registry, max_names=4)
+    with pytest.raises(ConfigError, match="max_names"):
+        Metrics(Registry(), max_names=0)
+
+
+def test_a_queue_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def stats(self) -> FakeQueue:
+            raise OSError("disk gone")
+
+    registry, _ = make()
+    metrics_of(registry).add_queue(Broken())  # type: ignore[arg-type]
+
+    text = render(registry)
+
+    assert "halfopen_queue" not in text
+    assert "halfopen_build_info" in text
+    assert "gave no numbers" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_durations_are_counted_in_a_forked_child() -> None:
+    registry, _ = make()
+    breaker = registry.circuit_breaker("one")
+    breaker.call(work)
+
+    child = os.fork()
+    if child == 0:
+        breaker.call(work)
+        breaker.call(work)
+        shown = lines(registry, P + 'call_duration_seconds_count{name="one",outcome="success"')
+        os._exit(0 if shown and shown[0].endswith(" 2") else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert 0 == status
+
+
+def compatible(registry: Registry) -> dict[str, str]:
+    found = (re.fullmatch(r"(resilience4j_\S+) (\S+)", line) for line in lines(registry, "resilience4j"))
+    return {one[1]: one[2] for one in found if one}
+
+
+def resilient() -> tuple[Registry, FakeClock]:
+    clock = FakeClock()
+    registry = Registry(clock=clock)
+    metrics_of(registry, resilience4j=True, resilience4j_labels={"group": "none"})
+    return registry, clock
+
+
+def test_the_compatible_set_is_off_by_default() -> None:
+    registry, _ = make()
+    registry.circuit_breaker("one")
+
+    assert {} == compatible(registry)
+
+
+def test_the_compatible_rates_are_percent_and_minus_1_below_the_minimum() -> None:
+    registry, _ = resilient()
+    breaker = registry.circuit_breaker("one", failure_rate_threshold=0.9)
+    rate = 'resilience4j_circuitbreaker_failure_rate{group="none",name="one"}'
+
+    below = compatible(registry)[rate]
+    for number in range(20):
+        with suppress(ConnectionError):
+            breaker.call(fail if number % 4 == 0 else work)
+
+    assert "-1" == below
+    assert "25.0" == compatible(registry)[rate]
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_the_compatible_states_sum_to_1(state: State) -> None:
+    registry, _ = resilient()
+    breaker = registry.circuit_breaker("one", ramp=Ramp(), wait_in_open=1.0)
+
+    put_into(breaker, state)
+
+    states = {key: value for key, value in compatible(registry).items() if "_state{" in key}
+    assert 6 == len(states)
+    assert 1 == sum(map(int, states.values()))
+    shown = "half_open" if state is State.RECOVERING else state.value
+    assert "1" == states[f'resilience4j_circuitbreaker_state{{group="none",name="one",state="{shown}"}}']
+
+
+@pytest.mark.parametrize(("buckets", "series"), [(False, 23), (True, 59)])
+def test_the_compatible_set_has_as_many_series_as_promised(buckets: bool, series: int) -> None:
+    registry = Registry()
+    metrics_of(registry, resilience4j=True, resilience4j_buckets=buckets)
+    registry.circuit_breaker("one")
+
+    assert series == len(compatible(registry))
+
+
+def test_the_longest_recent_call_is_forgotten_after_a_while() -> None:
+    registry, clock = resilient()
+    breaker = registry.circuit_breaker("one")
+    peak = 'resilience4j_circuitbreaker_calls_seconds_max{group="none",name="one",kind="successful"}'
+    compatible(registry)
+
+    breaker.call(lambda: clock.advance(3.0))
+    seen = []
+    for _ in range(4):
+        seen.append(float(compatible(registry)[peak]))
+        clock.advance(61)
+
+    assert [3.0, 3.0, 0.0, 0.0] == seen
