@@ -29,6 +29,7 @@ COMMANDS = {
     "describe": ("halfopen.cli.describe:describe", "Show the policies and pipelines of a configuration file."),
     "diff": ("halfopen.cli.diff:diff", "Show what another version of a configuration file would change."),
     "demo": ("halfopen.cli.demo:demo", "Play a partner's bad day over real HTTP, and prove that nothing is lost."),
+    "gateway": ("halfopen.cli.gateway:gateway", "Send what programs post on to partners, each behind its breaker."),
     "queue": ("halfopen.cli.queue:queue", "Look into a retry queue, and give its messages orders."),
 }
 """Subcommand → where it lives (``module:attribute``) and its line in ``--help``."""

@@ -1,0 +1,138 @@
+"""The gateway as an ASGI application: who may ask, what goes where, what runs from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from halfopen.registry import Registry
+from halfopen.retry_queue import RetryQueue, Store
+
+from ._api import api
+from ._forwarding import PREFIX, Forwarding
+from ._headers import value_of
+from ._partner import Partner
+from ._problems import Problem, Send, problem
+from ._settings import GatewaySettings, PartnerSettings, is_loopback
+from ._storing import Storing
+
+__all__ = ["Gateway"]
+
+_log = logging.getLogger("halfopen.gateway")
+_NO_TOKEN = Problem(
+    401,
+    "no-token",
+    "show the gateway's token in the header Halfopen-Token",
+    headers=((b"www-authenticate", b"Halfopen-Token"),),
+)
+
+
+class Gateway:
+    """
+    The ASGI application of a gateway, for `halfopen.gateway.serve`; it needs that server's connections.
+
+    Args:
+        settings: How it listens; the size and time limits count here as well.
+        partners: Who can be reached.
+        registry: Where the policies are that partners name; default a new one.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        partners: Mapping[str, PartnerSettings],
+        registry: Registry | None = None,
+    ) -> None:
+        self.settings = settings
+        self.registry = registry or Registry()
+        self.partners = {name: Partner(each, settings, self.registry) for name, each in partners.items()}
+        self.queue = _opened(settings)
+        self._storing = None if self.queue is None else Storing(self.queue)
+        self._forward = Forwarding(settings, self.partners, self._storing)
+        self._api = api(self.partners, self.queue)
+        self._token = settings.token.encode()
+        self._open_to = None if settings.token else _names_of(settings)
+        self._sending: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        refused = self._refusal(scope["headers"])
+        if refused is not None:
+            await refused.send(send)
+        elif scope["raw_path"].startswith(PREFIX):
+            await self._forward(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)
+
+    def _refusal(self, headers: Any) -> Problem | None:
+        if self._open_to is None:
+            shown = value_of(headers, b"halfopen-token") or b""
+            return None if hmac.compare_digest(shown, self._token) else _NO_TOKEN
+        # Without a token any page in a browser on this machine could post here; but it cannot hide that it is one.
+        host = (value_of(headers, b"host") or b"").rpartition(b":")
+        name = host[0] if host[1] and host[2].isdigit() else b"".join(host)
+        if name.lower() not in self._open_to:
+            return problem(421, "wrong-host", "the header Host names another machine than this one")
+        if value_of(headers, b"origin") is not None:
+            return problem(403, "browser", "a page in a browser may not use a gateway without a token")
+        return None
+
+    async def _live(self, receive: Any, send: Send) -> None:
+        await receive()
+        try:
+            self._start()
+        except Exception as error:
+            _log.exception("the gateway could not start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _start(self) -> None:
+        for partner in self.partners.values():
+            partner.upstream.open()
+        if self.queue is None or self._storing is None:
+            return
+        for partner in self.partners.values():
+            self._storing.add(partner)
+        self._sending = asyncio.create_task(self.queue.arun(grace=self.settings.drain), name="halfopen-queue")
+
+    async def _stop(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sending
+        for partner in self.partners.values():
+            await partner.upstream.close()
+        if self._storing is not None:
+            self._storing.close()
+        if self.queue is not None:
+            await asyncio.to_thread(self.queue.close)
+
+
+def _opened(settings: GatewaySettings) -> RetryQueue | None:
+    where = settings.queue
+    if not where:
+        return None
+    store: Store | str = where
+    if where.startswith(("postgres://", "postgresql://")) or "=" in where:
+        from halfopen.retry_queue.postgres import PostgresStore
+
+        store = PostgresStore(where)
+    return RetryQueue(store, name="gateway", max_size=settings.max_body)
+
+
+def _names_of(settings: GatewaySettings) -> frozenset[bytes]:
+    names = {b"localhost", b"127.0.0.1", b"[::1]"}
+    if is_loopback(settings.host):
+        names.add(settings.host.lower().encode())
+    return frozenset(names)

@@ -1,0 +1,117 @@
+"""A partner at work: its pipeline, its connections, its judge."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from halfopen.bulkhead import Bulkhead
+from halfopen.cache_fallback import CacheFallback
+from halfopen.circuit_breaker import CircuitBreaker
+from halfopen.errors import ConfigError, Mistake
+from halfopen.fallback import Fallback
+from halfopen.hedge import Hedge
+from halfopen.pipeline import Pipeline
+from halfopen.registry import Registry
+from halfopen.retry import Retry
+from halfopen.retry_queue import LaneProfile
+
+from ._judging import Judge
+from ._settings import GatewaySettings, PartnerSettings
+from ._upstream import Upstream
+
+__all__ = ["Partner"]
+
+_UNFIT = {
+    Hedge: "it would send a message twice",
+    Fallback: "the gateway passes the partner's answers on and makes none up",
+    CacheFallback: "the gateway passes the partner's answers on and makes none up",
+}
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
+
+
+class Partner:
+    """
+    One configured partner.
+
+    Attributes:
+        overruled: Lower-case names of the headers that the configuration sets.
+    """
+
+    def __init__(self, settings: PartnerSettings, gateway: GatewaySettings, registry: Registry) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.overruled = frozenset(name.lower().encode() for name in settings.headers)
+        self.upstream = Upstream(settings, gateway.time_limit)
+        self.judge = Judge(settings.name, settings.profile, as2=settings.as2)
+        self._registry = registry
+        self._made_of: Any = None
+        self._whole: Callable[..., Awaitable[Any]]
+        self._once: Callable[..., Awaitable[Any]]
+        self._breaker: CircuitBreaker | None = None
+        self._wire()
+
+    def acall(self, call: Callable[[], Awaitable[None]], *, repeatable: bool) -> Awaitable[Any]:
+        """Await *call* through the partner's policies; retries among them count only where it may be repeated."""
+        self._wire()
+        return (self._whole if repeatable else self._once)(call)
+
+    @property
+    def breaker(self) -> CircuitBreaker | None:
+        """The outermost breaker of its pipeline."""
+        self._wire()
+        return self._breaker
+
+    def repeatable(self, method: str, message_id: str | None, *, keyed: bool) -> bool:
+        """Say whether the same request may arrive twice: by its method, an Idempotency-Key, or an AS2 Message-ID."""
+        return method in _REPEATABLE or keyed or (self.settings.as2 and message_id is not None)
+
+    def profile(self) -> LaneProfile:
+        """Return how its stored messages are sent: with no more in flight than its bulkhead has places."""
+        profile = self.settings.profile
+        pipeline = self._made_of
+        bulkhead = pipeline.find(Bulkhead) if isinstance(pipeline, Pipeline) else None
+        return profile if bulkhead is None else replace(profile, limit=min(profile.limit, bulkhead.snapshot().limit))
+
+    def _wire(self) -> None:
+        """Take what the registry has now: a reload may have put another pipeline there."""
+        settings, registry = self.settings, self._registry
+        section, _, name = (settings.pipeline or settings.breaker or f"breaker.{self.name}").partition(".")
+        found = registry.find("circuit_breaker" if section == "breaker" else section, name)
+        if found is self._made_of and found is not None:
+            return
+        if found is None:
+            # A removed pipeline goes on as it was; a breaker nobody configured is made.
+            if self._made_of is not None:
+                return
+            found = registry.circuit_breaker(name, consecutive_failures=5)
+        self._use(found)
+
+    def _use(self, found: Any) -> None:
+        if not isinstance(found, Pipeline):
+            self._whole = self._once = found.acall
+            self._breaker = found
+        else:
+            _refuse_unfit(self.name, found)
+            once = [policy for policy in found.flat if not isinstance(policy, Retry)]
+            self._whole = found.acall
+            self._once = Pipeline(*once, name=found.name).acall if once else _bare
+            self._breaker = found.find(CircuitBreaker)
+        self._made_of = found
+
+
+async def _bare(call: Callable[[], Awaitable[None]]) -> None:
+    await call()
+
+
+def _refuse_unfit(name: str, pipeline: Pipeline) -> None:
+    path = f"partner.{name}.pipeline"
+    mistakes = [
+        Mistake(path, pipeline.name, f"{type(policy).__name__} {policy.name!r} does not fit here: {why}", "conflict")
+        for policy in pipeline.flat
+        for kind, why in _UNFIT.items()
+        if isinstance(policy, kind)
+    ]
+    if mistakes:
+        raise ConfigError(mistakes)

@@ -1,0 +1,166 @@
+"""The connection of a program: uvicorn's own, with limits on size and time of a request's head, and clear refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ._problems import Problem
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    from ._settings import GatewaySettings
+
+__all__ = ["Connection", "connection_class"]
+
+_NOT_HTTP = Problem(400, "not-http", "this is not a request in HTTP/1.1")
+_TUNNEL = Problem(501, "no-tunnels", "the gateway makes no tunnels; post to /to/PARTNER/path")
+_FOREIGN = Problem(400, "no-proxy", "the gateway is no proxy for any URL; post to /to/PARTNER/path")
+_BUSY = Problem(503, "too-many-connections", "the gateway has as many connections as it takes", retry_after=1.0)
+_LINGER = 5.0
+
+
+class Connection(HttpToolsProtocol):
+    """
+    One connection; each request's `scope` names it as ``halfopen.connection``.
+
+    Attributes:
+        on_lost: Called when the program goes away in the middle of an exchange.
+    """
+
+    settings: GatewaySettings
+    on_lost: Callable[[], object] | None = None
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._head = 0
+        self._in_head = True
+        self._refusal: Problem | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ── the connection ──
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.settings.max_connections:
+            transport.write(_BUSY.raw())
+            transport.close()
+            return
+        self._set_timer(self.settings.header_timeout)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._set_timer(None)
+        super().connection_lost(exc)
+        lost, self.on_lost = self.on_lost, None
+        if lost is not None and self.cycle is not None and not self.cycle.response_complete:
+            lost()
+
+    def break_off(self) -> None:
+        """End a response that cannot be finished; the program sees that it is incomplete."""
+        self.cycle.disconnected = True
+        self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self.parser is None or self.transport.is_closing():
+            return
+        if self._in_head and self._timer is None:
+            # Not the first request: its time begins with its first byte.
+            self._set_timer(self.settings.header_timeout)
+        super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        self._set_timer(None)
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            self.break_off()  # whatever we wrote now would be taken for a part of that response
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            lost, self.on_lost = self.on_lost, None
+            if lost is not None:
+                lost()
+        self.transport.write((self._refusal or _NOT_HTTP).raw())
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        pass  # the program asked whether; it is answered in HTTP/1.1
+
+    # ── the head of a request ──
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["halfopen.connection"] = self  # type: ignore[typeddict-unknown-key]
+        self._head, self._in_head = 0, True
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def _count(self, more: int) -> None:
+        self._head += more
+        if self._head > self.settings.max_header:
+            words = f"the head of a request is at most {self.settings.max_header} bytes"
+            self._refuse(Problem(431, "head-too-large", words))
+
+    def on_headers_complete(self) -> None:
+        self._set_timer(None)
+        self._in_head = False
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse(_TUNNEL)
+        if not self.url.startswith(b"/"):
+            self._refuse(_FOREIGN)
+        super().on_headers_complete()
+
+    def _refuse(self, problem: Problem) -> None:
+        self._refusal = problem
+        raise httptools.HttpParserError(problem.detail)
+
+    # ── time ──
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        if self.cycle.response_complete:
+            self._set_timer(None)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.more_body and not self.transport.is_closing():
+            # Answered before the body had come: the rest is read and thrown away, but not for long.
+            self._set_timer(_LINGER)
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None:
+            self._timer = self.loop.call_later(seconds, self._too_slow, seconds)
+
+    def _too_slow(self, seconds: float) -> None:
+        self._timer = None
+        if self._in_head and self._head and not self.transport.is_closing():
+            words = f"the head of a request must be here within {math.ceil(seconds)} s"
+            self.transport.write(Problem(408, "head-too-slow", words).raw())
+        self.transport.close()
+
+
+def connection_class(settings: GatewaySettings) -> type[Connection]:
+    """Return the class for connections under *settings*."""
+    return type("Connection", (Connection,), {"settings": settings})
