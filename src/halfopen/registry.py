@@ -235,6 +235,7 @@ class Registry:
         pattern: str,
         *,
         max_keys: int = DEFAULT_MAX_KEYS,
+        key: Callable[..., Hashable] | None = None,
         classify: Classifier | None = None,
         tags: Mapping[str, str] | None = None,
         **settings: Any,
@@ -245,6 +246,7 @@ class Registry:
         Args:
             pattern: The name of each, with one ``*`` for the key: ``host:*``.
             max_keys: How many are kept at most, 1 to 1,000,000.
+            key: Says, of a call's arguments, which key it has; with it the family is a policy itself.
             classify: Says which calls are failures, for all of them.
             tags: For all of them.
             settings: The template: the settings of `CircuitBreaker`.
@@ -262,7 +264,7 @@ class Registry:
         checks.done()
         # The template is checked, and its rules are made, once for all keys.
         template = CircuitBreaker(pattern, classify=classify or Failures(), tags=tags, clock=self.clock, **settings)
-        family = KeyedBreakers(pattern, template, max_keys, self)
+        family = KeyedBreakers(pattern, template, max_keys, self, key)
         with self._lock:
             return self._families.setdefault(pattern, family)
 

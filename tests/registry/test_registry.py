@@ -246,3 +246,17 @@ def test_a_name_made_again_and_again_is_warned_of_once(caplog: pytest.LogCapture
 
     assert 1 == len(warnings)
     assert "never trips" in warnings[0].getMessage()
+
+
+def test_a_family_with_a_key_is_a_policy_itself() -> None:
+    hosts = Registry().keyed("host:*", key=lambda url: url.split("/")[2])
+
+    @hosts
+    def get(url: str) -> str:
+        return url
+
+    get("https://a.example/x")
+    get("https://b.example/y")
+
+    assert ["a.example", "b.example"] == sorted(str(key) for key in hosts)
+    assert 1 == hosts["a.example"].snapshot().counters.successes

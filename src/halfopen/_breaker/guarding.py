@@ -63,7 +63,8 @@ class Guarding(Shell):
     def _gated_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._gated_permit(None, fn, args, kwargs) as permit:
             result = fn(*args, **kwargs)
-            if type(result) is CoroutineType:
+            cls: type = type(result)
+            if cls is CoroutineType:
                 self._warn_once()
             permit._returned(result)
             return result
@@ -202,7 +203,8 @@ class Guarding(Shell):
         raise NotImplementedError
 
     def _unfinished(self, fn: Callable[..., Any], result: Any, args: Any, kwargs: Any) -> Any:
-        made = _UNFINISHED_BY.get(type(result))
+        cls: type = type(result)
+        made = _UNFINISHED_BY.get(cls)
         if made == kind_of(fn) != "coroutine":
             return self(fn)(*args, **kwargs)
         if made == "coroutine":

@@ -174,11 +174,13 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in cast("Iterable[Any]", value)]
-    return _plain_mapping(value) if isinstance(value, Mapping) else value
+    if _is_mapping(value):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
 
 
-def _plain_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): _plain(item) for key, item in value.items()}
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def take(circuit: Circuit, now: float, wall: float, tags: Mapping[str, str]) -> Snapshot:

@@ -53,9 +53,8 @@ def kind_of(fn: Callable[..., Any]) -> str:
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
-    called = (
-        inner if inspect.isroutine(inner) else inspect.getattr_static(type(inner), "__call__", None)
-    )
+    cls: type = type(inner)
+    called = inner if inspect.isroutine(inner) else inspect.getattr_static(cls, "__call__", None)
     for candidate in (inner, called):
         if inspect.iscoroutinefunction(candidate):
             return "coroutine"
