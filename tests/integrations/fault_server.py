@@ -61,6 +61,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _ok(self, mode: str) -> None:
         self._answer(200, BODY)
 
+    def _slow(self, mode: str) -> None:
+        self.server.ending.wait(0.2)
+        self._answer(200, BODY)
+
     def _status(self, mode: str) -> None:
         self._answer(int(mode), b"told " + mode.encode())
 

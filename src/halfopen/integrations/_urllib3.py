@@ -35,19 +35,26 @@ class Timed:
         if line is None:
             return make(conn, method, url, **kwargs)
 
+        cuts: list[bool] = []
+
         def cut() -> None:
+            cuts.append(True)
             with suppress(OSError, AttributeError):  # it has ended, or is not connected
                 conn.sock.shutdown(SHUT_RD)
 
         timer = line[1].call_at(line[0], cut)
         try:
-            return make(conn, method, url, **{**kwargs, "timeout": shortened(kwargs.get("timeout"))})
+            response = make(conn, method, url, **{**kwargs, "timeout": shortened(kwargs.get("timeout"))})
         except Exception as error:
             if not past(line) or isinstance(error, TimeoutError):
                 raise
-            raise ReadTimeoutError(self, url, "the deadline passed before the answer came") from error  # type: ignore[arg-type]
+            raise too_late("before the answer came") from error
         finally:
             timer.cancel()
+        if cuts:  # headers that end early look like whole ones
+            response.close()
+            raise too_late("before the answer came")
+        return response
 
 
 def shortened(timeout: Any) -> Timeout:
@@ -61,9 +68,9 @@ def shortened(timeout: Any) -> Timeout:
     return cut
 
 
-def too_late() -> ReadTimeoutError:
-    """Return the error for a body that is read beyond the call's deadline."""
-    return ReadTimeoutError(None, "", "the deadline passed while the body was read")  # type: ignore[arg-type]
+def too_late(when: str = "while the body was read") -> ReadTimeoutError:
+    """Return the error for a call that outlasts its deadline."""
+    return ReadTimeoutError(None, "", f"the deadline passed {when}")  # type: ignore[arg-type]
 
 
 def _pair(timeout: Any) -> Any:
