@@ -180,13 +180,12 @@ def families(draw: st.DrawFn) -> list[Settings]:
     return [first] + [replace(first, **draw(trip_rules(size))) for _ in range(2)]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_the_short_cut_decides_as_judging_every_call_does_over_200_000_calls() -> None:
+def compare(examples: int) -> Counter[str]:
+    """Play so many streams of calls on both breakers; return what happened how often."""
     tally: Counter[str] = Counter()
 
     @runs(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -203,6 +202,17 @@ def test_the_short_cut_decides_as_judging_every_call_does_over_200_000_calls() -
         tally["moves"] += len(calm.moves)
 
     play()
+    return tally
+
+
+def test_the_short_cut_decides_as_judging_every_call_does() -> None:
+    assert 6 * CALLS == compare(6)["calls"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_the_short_cut_decides_as_judging_every_call_does_over_200_000_calls() -> None:
+    tally = compare(EXAMPLES)
 
     assert tally["calls"] >= 200_000
     assert tally["quiet"] >= 10_000, "the short cut was hardly taken"

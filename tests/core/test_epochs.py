@@ -172,3 +172,18 @@ def test_the_balance_of_permits_adds_up() -> None:
     )  # fmt: skip
     assert (5, 1) == (permits.settled, permits.abandoned)
     assert stays is not None
+
+
+def test_all_lost_permits_are_counted_and_lost_trials_as_ignored() -> None:
+    bench = half_open(permitted_calls=1)
+    for _ in range(3):
+        bench.begin()
+        bench.breaker.tick()
+    bench.go(State.METRICS_ONLY)
+    bench.breaker.observe(1e6)
+    for _ in range(2):
+        bench.begin()
+        bench.breaker.tick()
+
+    counters = bench.breaker.snapshot().counters
+    assert (5, 3) == (counters.abandoned, counters.ignored)

@@ -216,6 +216,7 @@ def test_each_trial_has_a_lease_of_its_own() -> None:
 
     assert ["failed", "running", "free", "free"] == [slot.status for slot in first]
     assert ["failed", "failed", "free", "free"] == [slot.status for slot in second]
+    assert 2 == bench.breaker.snapshot().counters.expired
 
 
 def test_a_lease_that_ended_long_ago_reopened_long_ago() -> None:

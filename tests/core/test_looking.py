@@ -455,9 +455,9 @@ def test_an_order_that_ended_meanwhile_ends_at_once() -> None:
 def test_an_order_that_ends_before_it_began_ends_at_once() -> None:
     bench = Bench()
     bench.breaker.force_open(60.0)
-    saved = {**bench.breaker.snapshot().plain(), "ends_at": WALL - 5}
+    saved = bench.breaker.snapshot().plain()
 
-    bench.breaker.restore(saved)
+    bench.breaker.restore({**saved, "ends_at": WALL + 0.5, "since": WALL + 10})
 
     assert State.CLOSED is bench.state
 
@@ -545,6 +545,17 @@ def test_a_round_that_has_passed_by_the_new_settings_is_over() -> None:
     bench.breaker.configure(half_open=HalfOpen(permitted_calls=2))
 
     assert State.CLOSED is bench.state
+
+
+def test_a_round_that_has_failed_by_the_new_settings_is_over() -> None:
+    bench = half_open(permitted_calls=4, failure_rate_threshold=1.0)
+    bench.succeed()
+    bench.fail()
+
+    bench.breaker.configure(half_open=HalfOpen(permitted_calls=2, failure_rate_threshold=0.5))
+    bench.breaker.tick()
+
+    assert "half_open>open trial_failed" == bench.moves[-1]
 
 
 def test_what_is_slow_changes_at_once() -> None:

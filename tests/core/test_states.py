@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from halfopen import CircuitBreaker, CircuitTransitioned, CountWindow, Ramp, State, TimeWindow
+from halfopen import CircuitBreaker, CircuitTransitioned, CountWindow, Ramp, State, ThresholdExceeded, TimeWindow
 from halfopen._core.states import AUTOMATIC, ORDERS, Reason, allowed_moves, diagram
 from tests.core.driving import Bench
 
@@ -29,6 +29,24 @@ def test_a_breaker_starts_closed() -> None:
         bench.breaker.snapshot().step,
         bench.breaker.history,
     )
+
+
+@pytest.mark.parametrize("order", sorted(ORDER))
+def test_an_order_tells_its_reason_and_its_author(order: str) -> None:
+    bench = Bench()
+
+    getattr(bench.breaker, order)(reason="migration", by="ann")
+
+    look = bench.breaker.snapshot()
+    assert [("migration", "ann")] == [(move.note, move.by) for move in bench.breaker.history]
+    assert ("migration", "ann") == (look.note, look.by)
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_state_knows_why_it_was_entered(state: State) -> None:
+    bench = Bench(ramp=Ramp()).go(state)
+
+    assert bench.breaker.history[-1].reason is bench.breaker.snapshot().why
 
 
 @pytest.mark.parametrize("order", sorted(ORDER))
@@ -132,6 +150,20 @@ def test_metrics_only_says_once_that_it_would_have_opened_and_refuses_nothing() 
         exceeded[0].reason, tuple(exceeded[0].totals), exceeded[0].at
     )  # fmt: skip
     assert {} == dict(bench.breaker.snapshot().counters.rejected)
+
+
+def test_metrics_only_says_it_of_a_success_that_would_have_opened_after_a_look() -> None:
+    bench = Bench(window=TimeWindow(10, 10)).go(State.METRICS_ONLY)
+    events = bench.listen(ThresholdExceeded)
+    bench.succeed(10)
+    bench.clock.advance(5.0)
+    bench.fail(5)
+    bench.clock.advance(5.0)
+
+    bench.breaker.snapshot()
+    bench.succeed()
+
+    assert 1 == len(events)
 
 
 def test_metrics_only_says_it_again_when_it_is_ordered_again() -> None:

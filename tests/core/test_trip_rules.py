@@ -116,6 +116,17 @@ def test_without_a_slow_call_duration_nothing_is_slow() -> None:
     assert (State.CLOSED, (9, 0, 0)) == (bench.state, bench.window())
 
 
+def test_a_slow_call_below_the_minimum_has_the_next_successes_judged() -> None:
+    bench = Bench(slow_call_rate_threshold=0.25)
+    for _ in range(2):
+        bench.breaker.call(int)
+    bench.succeed(1, spent=SLOW + 1)
+
+    bench.breaker.call(int)
+
+    assert ["closed>open slow_call_rate"] == bench.moves
+
+
 def test_a_slow_failure_counts_in_both_rates() -> None:
     by_failures = Bench(slow_call_rate_threshold=None)
     by_slowness = Bench(failure_rate_threshold=None, slow_call_rate_threshold=1.0)

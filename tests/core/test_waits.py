@@ -281,6 +281,14 @@ def test_retry_after_of_the_tripping_call_is_a_lower_bound_up_to_the_cap(asked: 
     assert wait == bench.breaker.snapshot().remaining_wait
 
 
+def test_no_retry_after_asks_for_nothing() -> None:
+    bench = Bench(**ONE, wait_in_open=0.25)
+
+    bench.fail()
+
+    assert 0.25 == bench.breaker.snapshot().remaining_wait
+
+
 def test_the_cap_is_that_of_the_backoff() -> None:
     short = Bench(**ONE, wait_in_open=exponential(1, 2, 50, jitter=0))
     long = Bench(**ONE, wait_in_open=1000.0)
