@@ -202,3 +202,14 @@ def test_the_completion_script_is_printed_as_documented(shell: str) -> None:
 
     assert "halfopen" in done.stdout
     assert "_HALFOPEN_COMPLETE" in done.stdout
+
+
+def test_modules_beside_the_caller_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_module_of_the_project.py").write_text("def failed(value): return value is None")
+    (tmp_path / "halfopen.toml").write_text('[breaker.a]\nresult = "a_module_of_the_project:failed"')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+
+    result = run("check", "halfopen.toml")
+
+    assert 0 == result.exit_code, result.stderr

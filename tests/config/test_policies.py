@@ -327,6 +327,14 @@ def test_a_name_that_cannot_be_is_a_mistake(mistakes: Mistakes, text: str, words
     assert words in str(found)
 
 
+def test_a_template_may_serve_families_and_single_breakers(read: Read) -> None:
+    template = "[template.breaker.t]\nmax_keys = 7\n"
+
+    family, single = read(template + '[breaker."a:*"]\ntemplate = "t"\n[breaker.b]\ntemplate = "t"').entries
+
+    assert ({"max_keys": 7}, {}) == (family.family, single.family)
+
+
 # Pipelines
 
 

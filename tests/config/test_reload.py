@@ -383,3 +383,15 @@ def test_an_open_circuit_stays_open_over_a_reload(write: Write) -> None:
 
     with pytest.raises(CircuitOpenError):
         breaker.call(int)
+
+
+def test_a_file_loaded_later_is_the_one_that_is_watched(write: Write, tmp_path: Path) -> None:
+    registry = Registry.from_file(write("[breaker.a]\nminimum_calls = 3"))
+    stop = registry.reload_on_change(every=0.01)
+    try:
+        registry.load(write("[breaker.a]\nminimum_calls = 4", "other.toml"))
+        write("[breaker.a]\nminimum_calls = 5")
+        write("[breaker.a]\nminimum_calls = 66", "other.toml")
+        _until(lambda: registry.circuit_breaker("a").settings.minimum_calls == 66)
+    finally:
+        stop()

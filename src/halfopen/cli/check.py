@@ -75,6 +75,8 @@ def check(file: str, explain: bool, traffic: float, strict: bool, imports: bool,
     """Check one file."""
     from halfopen.config import load
 
+    if imports and "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does: the file names modules of the project it lies in
     try:
         configuration = load(file, imports=imports)
     except ConfigError as error:

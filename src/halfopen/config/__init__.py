@@ -5,8 +5,9 @@ Reading checks everything and names every mistake at once; only then is anything
 """
 
 from halfopen.config.applying import Changes, apply
-from halfopen.config.configuration import Configuration, Entry, Note, load
+from halfopen.config.configuration import Configuration, Entry, Note
 from halfopen.config.conversion import convert
+from halfopen.config.loading import load
 from halfopen.config.values import format_duration, format_share, parse_duration, parse_share
 
 __all__ = [

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 
-from halfopen.config.configuration import Note, document, load
+from halfopen.config.configuration import Note
 from halfopen.config.items import Findings
+from halfopen.config.loading import document, load
 from halfopen.config.toml_text import to_toml
 
 __all__ = ["convert"]

@@ -14,7 +14,6 @@ from halfopen.config.forms import (
     Form,
     Reader,
     anything,
-    called,
     duration,
     number,
     one_of,
@@ -24,6 +23,7 @@ from halfopen.config.forms import (
     whole,
 )  # fmt: skip
 from halfopen.config.items import Item
+from halfopen.config.names import called
 from halfopen.config.values import FromEnvironment, parse_duration
 from halfopen.errors import ConfigError
 from halfopen.hedge import Quantile

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from halfopen._core.checking import Checks
 from halfopen.config.applying import Changes, apply
-from halfopen.config.configuration import Configuration, load
+from halfopen.config.configuration import Configuration
+from halfopen.config.loading import load
 from halfopen.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class Source:
 
         def run() -> None:
             while not ended.wait(every):
-                if self._look() != self._seen:
-                    self.try_again("it has changed")
+                source = self._present()
+                if source._look() != source._seen:
+                    source.try_again("it has changed")
 
         threading.Thread(target=run, name="halfopen-reload", daemon=True).start()
         return ended.set
@@ -76,7 +78,8 @@ class Source:
 
         def reload(number: int, frame: Any) -> None:
             # A thread, because the signal may have interrupted one that holds a lock we need.
-            threading.Thread(target=self.try_again, args=("on SIGHUP",), name="halfopen-reload", daemon=True).start()
+            again = self._present().try_again
+            threading.Thread(target=again, args=("on SIGHUP",), name="halfopen-reload", daemon=True).start()
             if callable(before):
                 before(number, frame)
 
@@ -95,6 +98,11 @@ class Source:
             return False
         _log.info("%s was reloaded (%s): %s", self.path, why, changes)
         return True
+
+    def _present(self) -> Source:
+        """Return the file that counts now: another one may have been loaded since."""
+        present: Source = self._registry._loaded()
+        return present
 
     def _look(self) -> Any:
         try:

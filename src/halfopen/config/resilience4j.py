@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from halfopen._core.checking import nearest
 from halfopen.config.items import Findings, Item, Path, dotted, plain
-from halfopen.config.resilience4j_modules import MODULES, Module, Properties, canonical
+from halfopen.config.resilience4j_modules import MODULES, Module
+from halfopen.config.resilience4j_properties import Properties, canonical
 
 __all__ = ["Lost", "is_resilience4j", "translated"]
 

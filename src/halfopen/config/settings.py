@@ -18,9 +18,7 @@ from halfopen.classification import Failures
 from halfopen.config.forms import (
     Form,
     anything,
-    called,
     duration,
-    errors,
     flag,
     number,
     one_of,
@@ -28,9 +26,9 @@ from halfopen.config.forms import (
     share,
     table,
     texts,
-    thing,
     whole,
 )  # fmt: skip
+from halfopen.config.names import called, errors, thing
 from halfopen.config.notations import (
     REFERENCES,
     Reference,
