@@ -444,6 +444,24 @@ def test_a_family_with_a_key_function_of_its_own_is_asked_with_the_request(serve
     assert ["ok"] == list(family)
 
 
+@pytest.mark.parametrize("wrong", [5, "partner", [CircuitBreaker("a"), None], CircuitBreaker])
+def test_what_cannot_guard_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="guard is a policy"):
+        GuardedTransport(guard=wrong)
+
+
+def test_a_refusal_in_another_library_s_dialect_is_translated() -> None:
+    from halfopen.integrations.requests import DIALECT as OTHER
+
+    foreign = OTHER.of(CircuitOpenError("a", "open", "open", 3.0))
+
+    spoken = DIALECT.of(foreign)  # type: ignore[arg-type]  # a refusal, too
+
+    assert isinstance(spoken, httpx.ConnectError)
+    assert not isinstance(spoken, requests.RequestException)
+    assert ("a", 3.0) == (spoken.name, spoken.retry_after)  # type: ignore[attr-defined]
+
+
 def test_a_guard_of_no_policies_lets_everything_through() -> None:
     guard = Guard([], Evidence(ill=()), lambda request, response, settling: None, lambda response: None)
 

@@ -56,9 +56,12 @@ class Dialect:
 
     def of(self, error: RejectedError | CallTimeoutError, **attributes: Any) -> Exception:
         """Return *error* in this dialect, with its traceback; itself if it is spoken already."""
+        kind: type[Exception] = type(error)
         if isinstance(error, Spoken):
-            return error
-        spoken = self.speak(type(error), error.args)
+            if error.dialect == self._module:
+                return error
+            kind = error.kind
+        spoken = self.speak(kind, error.args)
         for name, value in attributes.items():
             setattr(spoken, name, value)
         return spoken.with_traceback(error.__traceback__)

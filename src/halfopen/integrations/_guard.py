@@ -31,11 +31,16 @@ class Guard:
         hold: Ties the permit to the body of a request's response.
         discard: Closes a response in whose place a retry wants another one.
 
+    Raises:
+        TypeError: *given* is something else.
+
     Attributes:
         policies: What was given, or the family of breakers that was made instead.
     """
 
     def __init__(self, given: Any, evidence: Classifier, hold: Hold, discard: Discard) -> None:
+        if given is not None:
+            _refuse_what_cannot_guard(given)
         self.policies: Any = Registry().keyed("*", classify=evidence) if given is None else given
         self._evidence = evidence
         self._hold = hold
@@ -117,6 +122,14 @@ def _of(given: Any, key: str, request: Any) -> Iterable[Any]:
     if several is not None:
         return [policy for each in several for policy in _of(each, key, request)]
     return [given] if hasattr(given, "acall") else _of(given(key), key, request)
+
+
+def _refuse_what_cannot_guard(given: Any) -> None:
+    several = _several(given)
+    for each in () if several is None else several:
+        _refuse_what_cannot_guard(each)
+    if several is None and (isinstance(given, type) or not callable(given)):
+        raise TypeError(f"guard is a policy, a family of them, a list of such, or a function of the key, not {given!r}")
 
 
 def _several(given: Any) -> Any:
