@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def gateway(path: Path, check: bool, as_json: bool) -> None:
             found = parts.read(path)
             click.echo(f"{path}: {len(found.partners)} partners, no mistakes")
             return
-        parts.run(parts.gateway_from_file(path), ready=lambda url: _say(url, as_json))
+        parts.run(parts.gateway_from_file(path), ready=partial(_say, as_json=as_json))
     except (ConfigError, HalfOpenError) as error:
         click.echo(f"halfopen gateway: {error}", err=True)
         raise SystemExit(2) from None
@@ -50,7 +51,7 @@ def _loaded() -> Any:
     return halfopen.gateway
 
 
-def _say(url: str, as_json: bool) -> None:
+def _say(url: str, *, as_json: bool) -> None:
     if as_json:
         import json
 

@@ -122,6 +122,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._set_timer(None)
         self._in_head = False
+        assert self.parser is not None
         if self.parser.get_method() == b"CONNECT":
             self._refuse(_TUNNEL)
         if not self.url.startswith(b"/"):

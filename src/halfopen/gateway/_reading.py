@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from halfopen.config import configuration
 from halfopen.config.forms import (
     WRONG,
     Form,
@@ -27,12 +27,15 @@ from halfopen.config.forms import (
     whole,
 )  # fmt: skip
 from halfopen.config.items import Findings, Item
+from halfopen.config.loading import document, load
 from halfopen.errors import ConfigError
 from halfopen.retry_queue import LaneProfile, MessageSchedule
 
 from ._settings import GatewaySettings, PartnerSettings
 
 __all__ = ["GatewayConfiguration", "read"]
+
+T = TypeVar("T")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|B|kB|MB|GB|KiB|MiB|GiB)", re.ASCII)
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -69,7 +72,7 @@ def _listed(form: Form) -> Form:
         if not isinstance(item.value, list):
             reader.findings.wrong(item, "a list")
             return WRONG
-        read = [form(reader, each) for each in item.value]
+        read = [form(reader, each) for each in cast("list[Item]", item.value)]
         return WRONG if any(value is WRONG for value in read) else frozenset(read)
 
     return read
@@ -147,7 +150,7 @@ def read(
         ConfigError: Something is wrong; every mistake is named, with path and line.
     """
     findings = Findings(os.fspath(path))
-    root, _ = configuration.document(path, findings, environment)
+    root, _ = document(path, findings, environment)
     reader = Reader(findings, names or {})
     tables: Mapping[str, Item] = root.value if root is not None and root.is_table else {}
     settings = _gateway(tables.get("gateway"), reader)
@@ -171,7 +174,7 @@ def _gateway(item: Item | None, reader: Reader) -> GatewaySettings | None:
     for key in ("certificate", "key", "queue"):
         if values.get(key) and not _is_conninfo(values[key]):
             values[key] = _beside(reader.findings.file, values[key])
-    made: GatewaySettings | None = _build(reader, item, lambda: GatewaySettings(**values))
+    made: GatewaySettings | None = _build(reader, item, partial(GatewaySettings, **values))
     return made
 
 
@@ -193,7 +196,7 @@ def _partners(item: Item | None, reader: Reader) -> dict[str, PartnerSettings]:
         for key in ("ca", "certificate", "key"):
             if values.get(key):
                 values[key] = _beside(reader.findings.file, values[key])
-        made = _build(reader, below, lambda name=name, values=values: PartnerSettings(name=name, **values))
+        made: PartnerSettings | None = _build(reader, below, partial(PartnerSettings, name=name, **values))
         if made is not None:
             found[name] = made
     return found
@@ -206,7 +209,7 @@ def _made(reader: Reader, item: Item, fields: Mapping[str, Form], allowed: str) 
     return named(reader, item.value, fields)
 
 
-def _build(reader: Reader, item: Item, make: Any) -> Any:
+def _build(reader: Reader, item: Item, make: Callable[[], T]) -> T | None:
     try:
         return make()
     except ConfigError as error:
@@ -223,7 +226,7 @@ def _check_policies(
     environment: Mapping[str, str] | None,
 ) -> None:
     try:
-        policies = configuration.load(path, names=names, environment=environment)
+        policies = load(path, names=names, environment=environment)
     except ConfigError as error:
         findings.mistakes += [mistake for mistake in error.mistakes if mistake not in findings.mistakes]
         return

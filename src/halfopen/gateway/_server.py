@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import uvicorn
@@ -119,7 +119,7 @@ def _when_started(server: uvicorn.Server, tell: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def _orderly_end(server: uvicorn.Server) -> Iterator[None]:
+def _orderly_end(server: uvicorn.Server) -> Generator[None]:
     """Let a signal end the server in good order also before it runs, and once more when uvicorn raises it again."""
 
     def end(*_: object) -> None:

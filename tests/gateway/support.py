@@ -1,0 +1,221 @@
+"""A partner that answers as a function says and keeps books, a gateway in a thread, and a client that hides nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from halfopen.gateway import Gateway, serve
+
+
+@dataclass
+class Seen:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Reply:
+    """What the partner answers; `body` as several parts goes out in chunks."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | Iterable[bytes] = b"taken"
+    act: Callable[[Any], None] | None = None
+
+
+class Partner(ThreadingHTTPServer):
+    """A partner on a port of its own."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.seen: list[Seen] = []
+        self.answer: Callable[[Seen], Reply] = lambda seen: Reply()
+        self.ending = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Stay silent: connections that break are the point here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Partner
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        body = self._chunked() if self.headers.get("transfer-encoding") else self._plain()
+        seen = Seen(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+        self.server.seen.append(seen)
+        reply = self.server.answer(seen)
+        if reply.act is not None:
+            reply.act(self)
+            return
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self._send(reply.body)
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST
+
+    def _send(self, body: bytes | Iterable[bytes]) -> None:
+        if isinstance(body, bytes):
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+            return
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for part in body:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _plain(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("content-length", 0)))
+
+    def _chunked(self) -> bytes:
+        read = b""
+        while size := int(self.rfile.readline(), 16):
+            read += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return read
+
+
+def reset(handler: Any) -> None:
+    """Break the connection without an answer."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.rfile.close()
+    handler.wfile.close()
+    handler.connection.close()
+    handler.close_connection = True
+
+
+def hang(handler: Any) -> None:
+    """Answer nothing until the end of the test."""
+    handler.server.ending.wait(30)
+    handler.close_connection = True
+
+
+def broken(promised: int) -> Callable[[Any], None]:
+    """Promise so many bytes, send ten, and close."""
+
+    def act(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(promised))
+        handler.end_headers()
+        handler.wfile.write(b"0123456789")
+        handler.close_connection = True
+
+    return act
+
+
+@contextmanager
+def partner_serving() -> Iterator[Partner]:
+    with Partner() as partner:
+        thread = threading.Thread(target=partner.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield partner
+        finally:
+            partner.ending.set()
+            partner.shutdown()
+            thread.join()
+
+
+@contextmanager
+def gateway_serving(gateway: Gateway) -> Iterator[int]:
+    """Run a gateway in a thread for the length of a block; give its port."""
+    server = serve(gateway)
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            assert until(lambda: server.started or not thread.is_alive()), "the gateway did not start"
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive(), "the gateway did not end"
+
+
+@dataclass
+class Got:
+    """An answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def kind(self) -> str:
+        """The last part of a problem's type."""
+        assert "application/problem+json" == self.headers["content-type"], self.body
+        return str(self.json["type"]).rpartition(":")[2]
+
+
+def ask(port: int, path: str, body: Any = None, *, method: str = "POST", headers: dict[str, str] | None = None) -> Got:
+    """Make one request on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request(method, path, body=body, headers=headers or {})
+        response = connection.getresponse()
+        return Got(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+    finally:
+        connection.close()
+
+
+def raw(port: int, data: bytes, *, wait: float = 10.0) -> bytes:
+    """Send bytes; return what comes until the connection ends or nothing comes for *wait* seconds."""
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as connection:
+        connection.sendall(data)
+        got = b""
+        try:
+            while part := connection.recv(65536):
+                got += part
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return got
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait for what another thread does; return whether it came."""
+    waiting = threading.Event()
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return True
+        waiting.wait(0.01)
+    return condition()
+
+
+def closed_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
