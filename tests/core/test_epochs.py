@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 
 import pytest
 
 from halfopen import Ramp, State
+from halfopen._core.outcomes import SUCCESS, Outcome
 from tests.core.driving import Bench, half_open
 
 
@@ -187,3 +189,31 @@ def test_all_lost_permits_are_counted_and_lost_trials_as_ignored() -> None:
 
     counters = bench.breaker.snapshot().counters
     assert (5, 3) == (counters.abandoned, counters.ignored)
+
+
+def test_the_machine_says_whether_a_result_was_late() -> None:
+    bench = Bench()
+    circuit = bench.breaker._circuit
+    state, report = circuit.state, (SUCCESS, 0.0, None, None)
+
+    in_time = circuit.settle(state, 0, report, 0.0)
+    bench.breaker.reset()
+
+    assert [True, False] == [in_time, circuit.settle(state, 0, report, 0.0)]
+
+
+def test_durations_of_all_recorded_calls_go_to_the_sink() -> None:
+    bench = Bench()
+    told: list[tuple[str, float]] = []
+
+    class Sink:
+        def add(self, outcome: Outcome, durations: Sequence[float]) -> None:
+            told.extend((outcome.value, duration) for duration in durations)
+
+    bench.breaker._circuit.counters.durations = Sink()
+    bench.fail(1, spent=2.0)
+    bench.breaker.call(bench.clock.advance, 0.5)
+    bench.ignore()
+    bench.breaker.snapshot()
+
+    assert [("failure", 2.0), ("success", 0.5), ("ignored", 0.0)] == told
