@@ -87,6 +87,23 @@ def test_the_longest_outage_is_reached_and_no_guess(
     assert 0.8 * calls <= worst <= calls
 
 
+def test_a_window_that_needs_all_its_buckets_takes_longer_in_the_worst_phase() -> None:
+    chosen = Settings(window=TimeWindow(10, 2), minimum_calls=10, failure_rate_threshold=0.01)
+
+    (opening,) = openings(chosen, 1.0)
+
+    worst = max(outage(chosen, 1.0, 0, begin=1000 + phase / 2) for phase in range(20))
+    assert 10 < worst <= opening.calls
+    assert 15 == opening.seconds
+
+
+def test_the_shortest_waits_that_jitter_allows_are_counted() -> None:
+    load = load_of(Settings(wait_in_open=exponential(30, 1, 30, 0.1)), 10)
+
+    assert load is not None
+    assert (133, 134) == (load.rounds_first, load.rounds_later)
+
+
 def test_too_little_traffic_never_opens_a_time_window() -> None:
     chosen = Settings(window=TimeWindow(10), minimum_calls=20)
 

@@ -193,6 +193,14 @@ def test_what_is_given_twice_in_yaml_is_found_too(mistakes: Mistakes) -> None:
     assert [("breaker.a.window", 4), ("breaker.a", 5)] == [(m.path, m.line) for m in found]
 
 
+def test_a_table_of_yaml_that_is_used_twice_is_not_given_twice(read: Callable[..., object]) -> None:
+    text = "x-all: &x {window: 10, minimum_calls: 1}\nbreaker:\n  a: &a\n    <<: *x\n    window: 20\n  b: *a\n"
+
+    entries = read(text, "halfopen.yaml").entries  # type: ignore[attr-defined]
+
+    assert [(20, 1)] * 2 == [(each.values["window"].size, each.values["minimum_calls"]) for each in entries]
+
+
 # Files that cannot be read
 
 
@@ -232,6 +240,15 @@ def test_ten_megabytes_of_nonsense_fail_fast_and_clearly(mistakes: Mistakes, nam
     assert time.monotonic() - began < 2
     assert "larger than 1 MiB" in str(found)
     assert len(str(found)) < 500
+
+
+def test_a_huge_file_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "huge.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 36)
+
+    with pytest.raises(ConfigError, match="larger than 1 MiB"):
+        load(path)
 
 
 @pytest.mark.parametrize("name", ["halfopen.toml", "halfopen.yaml"])

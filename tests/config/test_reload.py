@@ -230,6 +230,7 @@ def test_every_other_policy_goes_on_as_the_same_object_with_its_counters(write: 
     assert (1,) == _of(registry["cache_fallback.x"], "stored")
     assert 7 == registry["timeout.x"].settings.seconds
     assert (7.0, 1) == _of(registry["hedge.x"], "delay", "calls")
+    assert 1.1 == pytest.approx(registry["hedge.x"]._budget._tokens)
     assert (2, 7) == _of(registry["adaptive_concurrency.x"], "limit", "max_limit")
     assert 7 == registry["retry.x"].settings.attempts
     after = registry["retry_budget.x"].snapshot()
@@ -261,6 +262,7 @@ def test_a_pipeline_of_other_policies_takes_the_place_of_the_old_one(write: Writ
 def test_a_reload_that_fails_half_way_is_taken_back(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry.from_file(write(ALL.format(number=3, share=0.1)))
     objects = {title: registry[title] for title in TITLES}
+    member = registry["bulkhead.k:*"]["a"]
     write(ALL.format(number=7, share=0.5) + "[breaker.new]\n")
     calls = 0
 
@@ -279,6 +281,7 @@ def test_a_reload_that_fails_half_way_is_taken_back(write: Write, monkeypatch: p
     assert 3 == registry["retry.x"].settings.attempts
     assert 3 == registry["bulkhead.x"].snapshot().limit
     assert 3 == registry["bulkhead.k:*"]["later"].snapshot().limit
+    assert 3 == member.snapshot().limit
     assert 3 == registry["timeout.x"].settings.seconds
     assert 0.1 == registry["retry_budget.x"].share
     with pytest.raises(KeyError):
@@ -326,6 +329,7 @@ def test_a_changed_file_is_reloaded_and_a_bad_one_logged(write: Write, caplog: p
         _until(lambda: breaker.settings.minimum_calls == 12)
         write("[breaker.a]\nminimum_calls = nonsense")
         _until(lambda: any(record.levelno == logging.ERROR for record in caplog.records))
+        threading.Event().wait(0.15)  # it is looked at again, and has not changed
     finally:
         stop()
 

@@ -83,6 +83,17 @@ def test_waits_grow_or_spread_only_where_that_is_switched_on(known: Configuratio
     assert exponential(20, 1, 25, 0.25) == random["wait_in_open"]
 
 
+def test_a_maximum_wait_counts_only_beside_a_multiplier_as_there(read: Read) -> None:
+    text = cb(
+        "{waitDurationInOpenState: 5s, enableExponentialBackoff: true, exponentialMaxWaitDurationInOpenState: 20s}"
+    )
+
+    known = read(text, "application.yml")
+
+    assert exponential(5, 1.5, 365 * 86400, 0) == values(known, "breaker", "a")["wait_in_open"]
+    assert any("ignores it without exponentialBackoffMultiplier" in note.text for note in known.notes)
+
+
 def test_a_variable_has_the_default_behind_its_colon() -> None:
     known = load(CASE, environment={"WAIT": "PT7S"})
 
