@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from halfopen import Call, CircuitOpenError, HalfOpen, Ramp, State, TrialExpired
+from halfopen import Call, CircuitBreaker, CircuitOpenError, HalfOpen, Outcome, Ramp, State, TrialExpired, constant
+from halfopen.testing import FakeClock
+from halfopen.typing import Classified
 from tests.core.driving import SLOW, Bench, half_open
 
 
@@ -468,3 +470,35 @@ def test_a_collected_trial_is_noticed_by_the_next_caller() -> None:
     gc.collect()
 
     assert bench.begin()[0].trial
+
+
+def test_a_retry_after_on_a_successful_trial_call_does_not_lengthen_the_wait() -> None:
+    clock = FakeClock()
+    breaker = CircuitBreaker(
+        "bank",
+        clock=clock,
+        wait_in_open=constant(10),
+        half_open=HalfOpen(permitted_calls=2),
+        classify=Told((Outcome.SUCCESS, 300.0)),
+    )
+    breaker.try_now()
+    breaker.call(int)
+
+    with pytest.raises(ValueError):
+        breaker.call(int, "no number")
+
+    assert State.OPEN is breaker.state
+    assert 10.0 == breaker.snapshot().remaining_wait
+
+
+class Told:
+    """A classifier that says the same of every result."""
+
+    def __init__(self, answer: Classified) -> None:
+        self.answer = answer
+
+    def of_exception(self, error: Exception, /) -> Classified:
+        return Outcome.FAILURE
+
+    def of_result(self, value: object, /) -> Classified:
+        return self.answer
