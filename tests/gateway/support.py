@@ -145,10 +145,10 @@ def partner_serving() -> Iterator[Partner]:
 
 
 @contextmanager
-def gateway_serving(gateway: Gateway) -> Iterator[int]:
+def gateway_serving(gateway: Gateway, port: int = 0) -> Iterator[int]:
     """Run a gateway in a thread for the length of a block; give its port."""
     server = serve(gateway)
-    with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
+    with socket.create_server(("127.0.0.1", port), backlog=256) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

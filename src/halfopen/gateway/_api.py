@@ -199,7 +199,12 @@ def _of_partner(partner: Partner, backlog: Mapping[str, Any] | None) -> dict[str
     shown: dict[str, Any] = {"name": partner.name, "url": partner.settings.url}
     if breaker is not None:
         snapshot = breaker.snapshot()
-        shown |= {"circuit": breaker.name, "state": str(snapshot.state), "next_trial_at": snapshot.next_trial_at}
+        trial = snapshot.next_trial_at
+        shown |= {
+            "circuit": breaker.name,
+            "state": str(snapshot.state),
+            "next_trial_at": None if trial is None else round(trial, 3),
+        }
     if backlog is not None:
         lane = backlog.get(partner.name)
         shown["messages"] = {} if lane is None else lane.messages

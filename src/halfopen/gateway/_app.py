@@ -48,7 +48,7 @@ class Gateway:
         registry: Registry | None = None,
     ) -> None:
         self.settings = settings
-        self.registry = registry or Registry()
+        self.registry = Registry() if registry is None else registry
         self.partners = {name: Partner(each, settings, self.registry) for name, each in partners.items()}
         self.queue = _opened(settings)
         self._storing = None if self.queue is None else Storing(self.queue)

@@ -84,12 +84,16 @@ class NoEvidenceError(RejectedError):
     Attributes:
         problem: What the program is told, if the answer is not for it.
         answer: The answer for the program, open still.
+        report: The verdict on it.
     """
 
-    def __init__(self, name: str, problem: Problem | None = None, answer: Answer | None = None) -> None:
+    def __init__(
+        self, name: str, problem: Problem | None = None, answer: Answer | None = None, report: Report | None = None
+    ) -> None:
         super().__init__(name)
         self.problem = problem
         self.answer = answer
+        self.report = report
 
     def _sentence(self) -> str:
         return self.problem.detail if self.problem is not None else f"{self.name}: no evidence"

@@ -68,7 +68,7 @@ class Judge:
         if outcome == "failure":
             raise UndeliveredError(report, answer)
         if outcome == "ignored":
-            raise NoEvidenceError(self._name, None, answer)
+            raise NoEvidenceError(self._name, None, answer, report)
         return report
 
     async def report(self, answer: Answer, receipt: Receipt) -> Report:

@@ -76,10 +76,10 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.parser is None or self.transport.is_closing():
             return
-        if self._in_head and self._timer is None:
+        super().data_received(data)
+        if self._in_head and self._head and self._timer is None and not self.transport.is_closing():
             # Not the first request: its time begins with its first byte.
             self._set_timer(self.settings.header_timeout)
-        super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
         self._set_timer(None)
@@ -136,7 +136,7 @@ class Connection(HttpToolsProtocol):
     # ── time ──
 
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._in_head, self._head = True, 0
         if self.cycle.response_complete:
             self._set_timer(None)
         super().on_message_complete()
@@ -156,6 +156,9 @@ class Connection(HttpToolsProtocol):
 
     def _too_slow(self, seconds: float) -> None:
         self._timer = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._set_timer(seconds)  # an answer to an earlier request is still on its way
+            return
         if self._in_head and self._head and not self.transport.is_closing():
             words = f"the head of a request must be here within {math.ceil(seconds)} s"
             self.transport.write(Problem(408, "head-too-slow", words).raw())

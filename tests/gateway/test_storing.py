@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import http.client
+import threading
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from halfopen import Registry, State
+from tests.gateway.support import Got, Partner, Reply, ask, closed_port, reset, until
+
+ASYNC = {"Prefer": "respond-async"}
+
+
+def opened(registry: Registry, seconds: float = 60) -> Any:
+    breaker = registry.circuit_breaker("acme", consecutive_failures=1)
+    breaker.trip(wait=seconds)
+    return breaker
+
+
+def state(port: int, got: Got) -> str:
+    return str(ask(port, got.headers["location"], method="GET").json["state"])
+
+
+def test_a_refused_message_is_stored_and_sent_once_the_circuit_lets_it(
+    partner: Partner, serving: Any, registry: Registry
+) -> None:
+    breaker = opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+
+    got = ask(port, "/to/acme/in?a=1", b"ISA*00", headers={"Content-Type": "application/edi-x12"})
+
+    assert 202 == got.status
+    assert got.headers["location"] == got.json["url"]
+    assert "waiting" == state(port, got)
+    assert [] == partner.seen
+    breaker.reset()
+    assert until(lambda: state(port, got) == "done")
+    (seen,) = partner.seen
+    assert ("POST", "/base/in?a=1", b"ISA*00") == (seen.method, seen.path, seen.body)
+    assert ("application/edi-x12", got.json["id"]) == (seen.headers["content-type"], seen.headers["message-id"])
+    assert "halfopen-request" not in seen.headers
+
+
+def test_only_who_asks_for_it_gets_a_202_without_store_and_forward(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True)
+
+    plain = ask(port, "/to/acme/x", b"x")
+    asked = ask(port, "/to/acme/x", b"x", headers=ASYNC)
+
+    assert (503, 202) == (plain.status, asked.status)
+    assert "respond-async" == asked.headers["preference-applied"]
+
+
+def test_without_a_queue_nothing_is_stored(serving: Any, registry: Registry) -> None:
+    opened(registry)
+
+    assert 503 == ask(serving(), "/to/acme/x", b"x", headers=ASYNC).status
+
+
+def test_a_question_is_never_stored(serving: Any, registry: Registry) -> None:
+    opened(registry)
+
+    assert 503 == ask(serving(queue=True, store_and_forward=True), "/to/acme/x", method="GET").status
+
+
+def test_while_the_circuit_is_closed_the_answer_comes_directly(partner: Partner, serving: Any) -> None:
+    got = ask(serving(queue=True, store_and_forward=True), "/to/acme/x", b"x", headers=ASYNC)
+
+    assert (200, b"taken") == (got.status, got.body)
+
+
+@pytest.mark.parametrize("body", [b"x" * 3_000_000, iter([b"a" * 100_000, b"b" * 100_000])], ids=["length", "chunked"])
+def test_a_large_message_is_streamed_to_disk_and_from_there(
+    partner: Partner, serving: Any, registry: Registry, body: Any
+) -> None:
+    breaker = opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    expected = body if isinstance(body, bytes) else b"a" * 100_000 + b"b" * 100_000
+
+    got = ask(port, "/to/acme/x", body)
+    breaker.reset()
+
+    assert 202 == got.status
+    assert until(lambda: state(port, got) == "done")
+    assert expected == partner.seen[0].body
+
+
+def test_an_upload_that_breaks_off_is_not_stored(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.putrequest("POST", "/to/acme/x")
+    connection.putheader("Content-Length", "200000")
+    connection.endheaders(b"x" * 1000)
+    connection.close()
+    threading.Event().wait(0.3)
+
+    assert [] == ask(port, "/messages", method="GET").json["messages"]
+
+
+def test_a_message_too_large_for_the_store_is_a_413(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True, gateway={"max_body": 150_000})
+
+    got = ask(port, "/to/acme/x", iter([b"x" * 100_000] * 2))
+
+    assert (413, "body-too-large") == (got.status, got.kind)
+
+
+def test_a_message_that_surely_was_not_delivered_is_stored(serving: Any) -> None:
+    port = serving(queue=True, store_and_forward=True, url=f"http://127.0.0.1:{closed_port()}")
+
+    assert 202 == ask(port, "/to/acme/x", b"x").status
+
+
+def test_a_503_is_stored_instead_of_passed_on(partner: Partner, serving: Any, registry: Registry) -> None:
+    breaker = registry.circuit_breaker("acme", consecutive_failures=1)
+    partner.answer = lambda seen: Reply(503)
+    port = serving(queue=True, store_and_forward=True)
+
+    got = ask(port, "/to/acme/x", b"x")
+
+    assert (202, State.OPEN) == (got.status, breaker.state)
+
+
+def test_what_may_have_arrived_is_not_stored_without_an_identity(partner: Partner, serving: Any) -> None:
+    partner.answer = lambda seen: Reply(act=reset)
+
+    got = ask(serving(queue=True, store_and_forward=True), "/to/acme/x", b"x")
+
+    assert (502, "broken-off", "unknown") == (got.status, got.kind, got.json["delivery"])
+
+
+def test_the_same_message_twice_is_one_message_and_another_under_its_id_a_409(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    headers = {"Message-ID": "<4711@hub>"}
+
+    first = ask(port, "/to/acme/x", b"x", headers=headers)
+    second = ask(port, "/to/acme/x", b"x", headers=headers)
+    other = ask(port, "/to/acme/x", b"y", headers=headers)
+
+    assert ([202, 202], [False, True]) == (
+        [first.status, second.status],
+        [first.json["duplicate"], second.json["duplicate"]],
+    )
+    assert "/messages/%3C4711%40hub%3E" == first.headers["location"] == second.headers["location"]
+    assert (409, "duplicate-message") == (other.status, other.kind)
+
+
+def test_a_stored_message_can_be_cancelled(partner: Partner, serving: Any, registry: Registry) -> None:
+    breaker = opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    got = ask(port, "/to/acme/x", b"x")
+
+    cancelled = ask(port, got.headers["location"] + "?reason=mistake", method="DELETE")
+    again = ask(port, got.headers["location"], method="DELETE")
+    breaker.reset()
+
+    assert (200, "cancelled") == (cancelled.status, cancelled.json["state"])
+    assert (409, "order-refused") == (again.status, again.kind)
+    history = ask(port, got.headers["location"], method="GET").json["history"]
+    assert ("cancel", "mistake") == (history[-1]["what"], history[-1]["detail"])
+    assert [] == partner.seen
+
+
+def test_a_message_in_error_can_be_sent_again_under_its_id(partner: Partner, serving: Any, registry: Registry) -> None:
+    breaker = opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    partner.answer = lambda seen: Reply(401)
+    got = ask(port, "/to/acme/x", b"x")
+    breaker.reset()
+    assert until(lambda: state(port, got) == "error")
+    partner.answer = lambda seen: Reply(200)
+
+    sent = ask(port, got.headers["location"] + "/resend")
+
+    assert 200 == sent.status
+    assert until(lambda: state(port, got) == "done")
+    assert 1 == len({seen.headers["message-id"] for seen in partner.seen})
+
+
+def test_a_delivered_message_is_resubmitted_only_when_confirmed(
+    partner: Partner, serving: Any, registry: Registry
+) -> None:
+    breaker = opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    got = ask(port, "/to/acme/x", b"x")
+    breaker.reset()
+    assert until(lambda: state(port, got) == "done")
+
+    unconfirmed = ask(port, got.headers["location"] + "/resubmit")
+    confirmed = ask(port, got.headers["location"] + "/resubmit?confirm=true")
+
+    assert (409, 202) == (unconfirmed.status, confirmed.status)
+    assert until(lambda: state(port, confirmed) == "done")
+    assert 2 == len({seen.headers["message-id"] for seen in partner.seen})
+
+
+def test_messages_are_listed_by_partner_and_state(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    for number in range(3):
+        ask(port, "/to/acme/x", b"x", headers={"Message-ID": f"<{number}@hub>"})
+
+    page = ask(port, "/messages?partner=acme&state=waiting&limit=2", method="GET").json
+    rest = ask(port, f"/messages?state=waiting&after={page['next_after']}", method="GET").json
+
+    assert [["<0@hub>", "<1@hub>"], ["<2@hub>"]] == [[m["id"] for m in each["messages"]] for each in (page, rest)]
+    assert 400 == ask(port, "/messages?state=lost", method="GET").status
+    assert (404, "unknown-message") == ((no := ask(port, "/messages/x", method="GET")).status, no.kind)
+
+
+def test_an_id_with_a_slash_has_a_url_of_its_own(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    identity = "<a/b?c#d%2F@hub>"
+
+    got = ask(port, "/to/acme/x", b"x", headers={"Message-ID": identity})
+
+    assert f"/messages/{quote(identity, safe='')}" == got.headers["location"]
+    assert identity == ask(port, got.headers["location"], method="GET").json["id"]
