@@ -32,7 +32,8 @@ def read_entries(root: Item, reader: Reader) -> list[Entry]:
             findings.wrong(root, "a table of policies by kind and name, such as [breaker.payments]")
         return []
     for section, item in root.value.items():
-        if section not in KINDS and section not in _NO_POLICIES:
+        # x- is for what only YAML anchors need.
+        if section not in KINDS and section not in _NO_POLICIES and not section.startswith("x-"):
             findings.unknown(item, [*KINDS, *_NO_POLICIES])
     templates = Templates(root.value.get("template"), findings)
     _check_templates(templates, reader)
