@@ -81,10 +81,10 @@ class Shell:
     def _refuse(self, state: StateObject, now: float) -> CircuitOpenError:
         """Count a refusal that needs no thought, and return what to raise."""
         circuit, refusal = self._circuit, state.refusal
-        with self._lock:
-            if refusal is _OPEN and not circuit.tells_refusals:
-                circuit.counters.refused_open += 1  # what `refused` comes down to
-            else:
+        if refusal is _OPEN and not circuit.tells_refusals:
+            next(circuit.counters.refused_open)  # what `refused` comes down to
+        else:
+            with self._lock:
                 circuit.refused(state, refusal, now)
         if self._bus.waiting or circuit.wait_wanted is not None:
             self._after()

@@ -46,7 +46,7 @@ class Counters:
         self.gated_permits = self.free_settled = 0
         self.guests = 0
         self.last_error: str | None = None
-        self.refused_open = 0  # by far the commonest refusal: a number of its own
+        self.refused_open = count()  # by far the commonest refusal; `next` counts it without a lock
         self.rejected: dict[Refusal, int] = {}
         self.moves: dict[tuple[State, State, Reason], int] = {}
         self.seconds: dict[State, float] = {}
@@ -82,16 +82,17 @@ class Counters:
     def reject(self, refusal: Refusal) -> None:
         """Count a refusal."""
         if refusal is Refusal.OPEN:
-            self.refused_open += 1
+            next(self.refused_open)
         else:
             self.rejected[refusal] = self.rejected.get(refusal, 0) + 1
 
     def refusals(self) -> dict[Refusal, int]:
         """Return the refusals by reason."""
-        return {Refusal.OPEN: self.refused_open, **self.rejected} if self.refused_open else dict(self.rejected)
+        refused_open = read(self.refused_open)
+        return {Refusal.OPEN: refused_open, **self.rejected} if refused_open else dict(self.rejected)
 
     def _refused_for_lack_of_trials(self) -> int:
-        return self.refused_open + self.rejected.get(Refusal.TRIAL_BUDGET, 0)
+        return read(self.refused_open) + self.rejected.get(Refusal.TRIAL_BUDGET, 0)
 
     def trial(self, failed: bool) -> None:
         """Count a finished trial call; an expired one has failed."""
