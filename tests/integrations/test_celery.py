@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 
+import halfopen
 from halfopen import CircuitOpenError
 from tests.integrations.fault_server import until
 from tests.integrations.redis_server import private_redis
@@ -123,7 +124,11 @@ def working(folder: Path, **settings: str) -> Iterator[None]:
     with subprocess.Popen(
         [*command, "--without-gossip", "--without-heartbeat", "--loglevel", "CRITICAL"],
         cwd=folder,
-        env={**os.environ, **settings, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"},
+        env={
+            **os.environ,
+            **settings,
+            "PYTHONPATH": os.pathsep.join([str(folder), str(Path(halfopen.__file__).parents[1])]),
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as worker:

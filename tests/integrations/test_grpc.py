@@ -78,18 +78,31 @@ class Sync:
         return getattr(self._channel, name)(f"/{SERVICE}/{kind}")
 
 
+_LOOPS: list[asyncio.AbstractEventLoop] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loop() -> Iterator[None]:
+    """Run one loop for all tests: grpc.aio is known to lose wake-ups where loops come and go in one process."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    _LOOPS.append(loop)
+    yield
+    _LOOPS.clear()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
 class Aio:
     """Calls through `grpc.aio`, on a loop in a thread of its own."""
 
     error = grpc.aio.AioRpcError
 
     def __init__(self, stack: ExitStack, target: str, guard: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self._loop.run_forever)
-        thread.start()
-        stack.callback(self._loop.close)
-        stack.callback(thread.join)
-        stack.callback(lambda: self._loop.call_soon_threadsafe(self._loop.stop))
+        assert _LOOPS, "the fixture `loop` runs the loop"
+        self._loop = _LOOPS[0]
         self._channel = self._run(self._open(target, guard))
         stack.callback(lambda: self._run(self._channel.close()))
 
