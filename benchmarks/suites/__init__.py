@@ -8,7 +8,7 @@ from benchmarks.measure import Case
 
 __all__ = ["SUITES", "cases_of"]
 
-SUITES = ("breaker", "policies")
+SUITES = ("breaker", "policies", "instrumentation")
 
 
 def cases_of(suite: str) -> list[Case]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 from halfopen._core.histogram import DURATION_BUCKETS
-from halfopen._core.outcomes import Outcome
+from halfopen._core.outcomes import FAILURE, SUCCESS, Outcome
 
 __all__ = ["WIDTH", "Durations", "attach", "read"]
 
@@ -24,42 +24,60 @@ PEAK_KEPT = 60.0
 class Durations:
     """The durations of one breaker's calls, by outcome."""
 
-    __slots__ = ("_of", "_turned")
+    __slots__ = ("_failures", "_ignored", "_successes", "_turned")
 
     def __init__(self) -> None:
-        self._of = {outcome: _Counts() for outcome in Outcome}
+        self._successes = _Counts()
+        self._failures = _Counts()
+        self._ignored = _Counts()
         self._turned: float | None = None
 
     def add(self, outcome: Outcome, durations: Sequence[float]) -> None:
         """Count finished calls by their durations in seconds."""
-        self._of[outcome].add(durations)
+        # Not a mapping by outcome: to hash a member of an enumeration takes longer than all the rest.
+        counts = self._successes if outcome is SUCCESS else self._failures if outcome is FAILURE else self._ignored
+        if len(durations) > 1:
+            counts.add(durations)
+            return
+        singles = counts.singles
+        singles += durations
+        if len(singles) >= _CHUNK:
+            counts.fold()
 
     def take(self) -> list[float]:
         """Return the numbers of the histograms, one after the other, in the order of `Outcome`."""
         numbers: list[float] = []
-        for each in self._of.values():
+        for each in (self._successes, self._failures, self._ignored):
+            each.fold()
             numbers += accumulate(each.counts)
             numbers += (each.total, numbers[-1])
         return numbers
 
     def peaks(self, now: float) -> tuple[float, ...]:
         """Return the longest recent call of each outcome in seconds, 0 where there was none."""
+        all_of_them = (self._successes, self._failures, self._ignored)
         if self._turned is None or now - self._turned >= PEAK_KEPT:
             stale = self._turned is not None and now - self._turned >= 2 * PEAK_KEPT
-            for each in self._of.values():
+            for each in all_of_them:
                 each.before = 0.0 if stale else each.peak
                 each.peak = 0.0
             self._turned = now
-        return tuple([max(each.peak, each.before) for each in self._of.values()])
+        return tuple([max(each.peak, each.before) for each in all_of_them])
 
 
 class _Counts:
-    __slots__ = ("before", "counts", "peak", "total")
+    __slots__ = ("before", "counts", "peak", "singles", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_BOUNDS) + 1)
         self.total = 0.0
         self.peak = self.before = 0.0
+        self.singles: list[float] = []  # not yet counted
+
+    def fold(self) -> None:
+        if self.singles:
+            singles, self.singles = self.singles, []
+            self.add(singles)
 
     def add(self, durations: Sequence[float]) -> None:
         longest = max(durations)
@@ -68,8 +86,6 @@ class _Counts:
         self.total += sum(durations)
         if longest <= _FIRST:
             self.counts[0] += len(durations)
-        elif len(durations) == 1:
-            self.counts[bisect_left(_BOUNDS, longest)] += 1
         else:
             for begin in range(0, len(durations), _CHUNK):
                 self._add_sorted(sorted(durations[begin : begin + _CHUNK]))
