@@ -7,6 +7,7 @@ call: `python -m benchmarks.suites.instrumentation` times it.
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -68,6 +69,7 @@ def _counting(spread: bool) -> Loop:
     from halfopen import Outcome
 
     batch = [0.0001 * 1.0022**step for step in range(5000)] if spread else [0.0001] * 5000
+    random.Random(1).shuffle(batch)
 
     def loop(calls: int) -> None:
         for begin in range(0, calls, 5000):
