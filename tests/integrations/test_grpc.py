@@ -83,7 +83,7 @@ _LOOPS: list[asyncio.AbstractEventLoop] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def loop() -> Iterator[None]:
-    """Run one loop for all tests: grpc.aio is known to lose wake-ups where loops come and go in one process."""
+    """Run one loop for all tests: grpc.aio has known trouble with several in one process (grpc/grpc#25364)."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

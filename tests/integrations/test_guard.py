@@ -301,7 +301,7 @@ def test_a_pickled_requests_session_is_guarded_anew(server: FaultServer) -> None
 
 def test_headers_that_trickle_are_cut_off_at_the_deadline() -> None:
     with _trickling_headers() as url:
-        for call in (_by_urllib3, _by_requests, _by_httpx_async, _by_aiohttp):
+        for call in (_by_urllib3, _by_requests, _by_httpx, _by_httpx2, _by_httpx_async, _by_aiohttp):
             began = time.monotonic()
             with pytest.raises(Exception) as caught, deadline(0.2):
                 call(url)
@@ -319,6 +319,20 @@ def _by_requests(url: str) -> None:
     with requests.Session() as session:
         session.mount("http://", GuardedAdapter())
         session.get(url)
+
+
+def _by_httpx(url: str) -> None:
+    with httpx.Client(transport=GuardedTransport(), trust_env=False) as client:
+        client.get(url)
+
+
+def _by_httpx2(url: str) -> None:
+    import httpx2
+
+    from halfopen.integrations.httpx2 import GuardedTransport as Guarded2
+
+    with httpx2.Client(transport=Guarded2(), trust_env=False) as client:
+        client.get(url)
 
 
 def _by_httpx_async(url: str) -> None:

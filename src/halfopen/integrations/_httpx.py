@@ -11,6 +11,7 @@ from halfopen.errors import CallTimeoutError, RejectedError
 from halfopen.integrations._dialect import Dialect
 from halfopen.integrations._guard import Guard
 from halfopen.integrations._http import bodiless, host_key, seconds_left, shorter
+from halfopen.integrations._httpx_time import keep_time
 from halfopen.integrations._settling import Evidence, Settling
 
 __all__ = ["AsyncTransport", "Transport", "dialect_of", "evidence_of"]
@@ -57,6 +58,10 @@ class Guarded:
 
 class Transport(Guarded):
     """The synchronous transport."""
+
+    def __init__(self, transport: Any = None, *, guard: Any = None) -> None:
+        super().__init__(transport, guard=guard)
+        keep_time(self._transport)
 
     def handle_request(self, request: Any) -> Any:
         """Send a request through the policies of its host."""
