@@ -38,6 +38,7 @@ def test_the_scenarios_fire_what_they_should() -> None:
 
 
 @needs_promtool
+@pytest.mark.slow
 @pytest.mark.parametrize(("right", "wrong"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
 def test_a_broken_rule_is_caught(right: str, wrong: str, tmp_path: Path) -> None:
     assert 1 == RULES.count(right), "the rule reads otherwise by now"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
+import threading
 import weakref
 from bisect import bisect_left
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from halfopen import CircuitOpenError, ConfigError, CountWindow, HalfOpen, Ramp, Registry, Retry, State
+from halfopen import CircuitBreaker, CircuitOpenError, ConfigError, CountWindow, HalfOpen, Ramp, Registry, Retry, State
 from halfopen._core.histogram import DURATION_BUCKETS
 from halfopen._core.outcomes import FAILURE, SUCCESS
 from halfopen._core.states import AUTOMATIC, Reason, allowed_moves
@@ -20,6 +23,8 @@ from halfopen.instrumentation._durations import Durations
 from halfopen.instrumentation._samples import Kind, Labels, Scrape
 from halfopen.instrumentation.metrics import Metrics, catalogue, metrics_of
 from halfopen.instrumentation.prometheus import render
+from halfopen.pipeline import Pipeline
+from halfopen.retry_queue import Report, RetryQueue, Verdict
 from halfopen.testing import FakeClock, put_into
 from tests.instrumentation.everything import Everything, FakeQueue
 
@@ -325,6 +330,73 @@ def test_a_breaker_that_is_thrown_away_is_not_kept_by_its_metrics() -> None:
 
     assert gone() is None
     assert [] == lines(registry, P)
+
+
+def test_a_registry_is_not_kept_by_its_metrics() -> None:
+    registry, _ = make()
+    registry.circuit_breaker("one")
+    render(registry)
+    gone = weakref.ref(registry)
+
+    del registry
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_the_policies_of_a_pipeline_are_seen_once() -> None:
+    registry, clock = make()
+    shared = registry.circuit_breaker("shared")
+    inner = CircuitBreaker("inner", clock=clock)
+    pipeline = registry.add(Pipeline(Retry("retry", on=ValueError), shared, inner, name="both"))
+
+    pipeline.call(work)
+
+    for name in ("shared", "inner"):
+        assert [P + f'call_duration_seconds_count{{name="{name}",outcome="success"}} 1'] == lines(
+            registry, P + f'call_duration_seconds_count{{name="{name}",outcome="success"}}'
+        )
+    assert 1 == len(lines(registry, 'halfopen_retry_calls_total{name="retry",outcome="success_first"} 1'))
+
+
+def test_scrapes_at_the_same_time_do_not_add_each_other_up() -> None:
+    registry = Registry()
+    metrics = metrics_of(registry, max_names=1)
+    for number in range(20):
+        registry.circuit_breaker(f"b{number}").call(work)
+    seen: list[float] = []
+
+    def scrape() -> None:
+        for _ in range(20):
+            seen.append(numbers_of_calls(metrics, "__other__"))
+
+    threads = [threading.Thread(target=scrape) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {19} == set(seen)
+
+
+def test_a_real_queue_is_exposed(tmp_path: Path) -> None:
+    registry, _ = make()
+    with RetryQueue(tmp_path / "queue.db", name="hooks") as queue:
+        queue.lane("partner", sender=lambda delivery: Report(Verdict.DELIVERED))
+        queue.enqueue("partner", b"one")
+        metrics_of(registry).add_queue(queue)
+        waiting = render(registry)
+        while queue.tick():
+            pass
+        done = render(registry)
+
+    assert 'halfopen_queue_messages{queue="hooks",state="ready"} 1' in waiting
+    assert 'halfopen_queue_dead_letters_total{queue="hooks"} 0' in waiting
+    assert "halfopen_queue_oldest_message_timestamp_seconds{" in waiting
+    assert 'halfopen_queue_completed_total{queue="hooks"} 1' in done
+    assert 'halfopen_queue_completion_age_seconds_count{queue="hooks"} 1' in done
+    assert "halfopen_queue_oldest_message_timestamp_seconds{" not in done
+    assert re.search(r'halfopen_store_up\{store="[^"]+"\} 1', done)
 
 
 def test_settings_are_given_once() -> None:

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 from halfopen.instrumentation._metric import Metric, View
 from halfopen.instrumentation._samples import Header, Kind, Labels, Layout, Values, layout_of
 
-__all__ = ["Overflow"]
+__all__ = ["Overflow", "Sums"]
 
+Sums: TypeAlias = dict[tuple[Header, Labels], Values]
 _STATE = "halfopen_circuit_breaker_state"
 
 
@@ -26,14 +27,13 @@ class Overflow:
     def __init__(self, metrics: Sequence[Metric], owner: Labels) -> None:
         summed = [each for each in metrics if each.header.kind is not Kind.GAUGE or each.name == _STATE]
         self._view = View(summed, owner)
-        self._present: _Sums = {}
-        self._retired: _Sums = {}
-        self._let_go: WeakKeyDictionary[Any, _Sums] = WeakKeyDictionary()
+        self._retired: Sums = {}
+        self._let_go: WeakKeyDictionary[Any, Sums] = WeakKeyDictionary()
 
-    def see(self, policy: Any, look: Any) -> None:
-        """Count in what one policy has counted."""
+    def see(self, policy: Any, look: Any, sums: Sums) -> None:
+        """Count what one policy has counted into the sums of a scrape."""
         self._take_back(policy)
-        _combine(self._present, self._numbers(look), operator.add)
+        _combine(sums, self._numbers(look), operator.add)
 
     def retire(self, policy: Any, look: Any) -> None:
         """Keep what a policy has counted that is let go."""
@@ -47,21 +47,17 @@ class Overflow:
         if before is not None:
             _combine(self._retired, before, operator.sub)
 
-    def take(self) -> tuple[Layout, Values]:
-        """Return the sums, and begin anew."""
-        total, self._present = self._present, {}
-        _combine(total, self._retired, operator.add)
-        return layout_of(total)
+    def take(self, sums: Sums) -> tuple[Layout, Values]:
+        """Return the series of a scrape's sums, with what those have counted that were let go."""
+        _combine(sums, self._retired, operator.add)
+        return layout_of(sums)
 
-    def _numbers(self, look: Any) -> _Sums:
+    def _numbers(self, look: Any) -> Sums:
         layout, values = self._view.see(look)
         return {(header, labels): numbers for header, labels, numbers in layout.series(values)}
 
 
-_Sums: TypeAlias = dict[tuple[Header, Labels], Values]
-
-
-def _combine(total: _Sums, more: _Sums, how: Callable[[float, float], float]) -> None:
+def _combine(total: Sums, more: Sums, how: Callable[[float, float], float]) -> None:
     for key, values in more.items():
         there = total.get(key)
         way = max if key[0].name == _STATE else how

@@ -15,10 +15,11 @@ from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.instrumentation import _durations
 from halfopen.instrumentation._breaker_metrics import BREAKER_METRICS, look_at
 from halfopen.instrumentation._metric import Metric, View, counter, gauge
-from halfopen.instrumentation._overflow import Overflow
+from halfopen.instrumentation._overflow import Overflow, Sums
 from halfopen.instrumentation._policy_metrics import POLICY_METRICS
 from halfopen.instrumentation._queue_metrics import QUEUE_METRICS, STORE_METRICS, QueueLike, QueueNumbers, StoreLike
 from halfopen.instrumentation._samples import Layout, Scrape, Values
+from halfopen.pipeline import Pipeline
 from halfopen.registry import Registry, kind_of_policy
 
 __all__ = ["DEFAULT_MAX_NAMES", "Metrics", "catalogue", "metrics_of"]
@@ -114,17 +115,18 @@ class Metrics:
         """Look at every policy; no lock is held while the numbers are put in order."""
         scrape = Scrape(self._headers)
         add = scrape.parts.append
+        overflown: dict[str, Sums] = {kind: {} for kind in self._overflows}
         for kind, policy in self._policies():
             look = look_at(policy) if kind == _BREAKER else policy.snapshot()
             with self._lock:
                 views = self._views_of(kind, policy)
                 if views is None:
-                    self._overflow(kind).see(policy, look)
+                    self._overflow(kind).see(policy, look, overflown.setdefault(kind, {}))
             for view in views or ():
                 add(view.see(look))
         with self._lock:
-            for overflow in self._overflows.values():
-                add(overflow.take())
+            for kind, sums in overflown.items():
+                add(self._overflows[kind].take(sums))
             dropped = self._dropped_count
         scrape.parts += self._of_queues()
         add(self._build.see(None))
@@ -132,11 +134,11 @@ class Metrics:
         return scrape
 
     def _policies(self) -> Iterator[tuple[str, Any]]:
-        for breaker in self.registry.breakers():
-            yield _BREAKER, breaker
-        for policy in self.registry:
+        seen: set[int] = set()
+        for policy in [*self.registry.breakers(), *self.registry]:
             for kind, one in _inside(policy):
-                if kind in POLICY_METRICS:
+                if kind in self._sets and id(one) not in seen:
+                    seen.add(id(one))
                     yield kind, one
 
     def _views_of(self, kind: str, policy: Any) -> list[View] | None:
@@ -192,8 +194,12 @@ class Metrics:
     def _renew(self) -> None:
         """Begin to count durations, in the process that made this and in each forked from it."""
         self._lock = threading.Lock()
-        for policy in [*self.registry.breakers(), *self.registry]:
+        # Without the registry's lock: in a forked child, a thread that is no more may have held it.
+        for policy in list(self.registry._policies.values()):
             self._made(policy)
+        for family in list(self.registry._families.values()):
+            for breaker in list(family._kept.values()):
+                self._made(breaker)
 
 
 class _StoreOf:
@@ -213,6 +219,8 @@ def _inside(policy: Any) -> Iterable[tuple[str, Any]]:
     """Return a policy, or what it is made of, each with its kind."""
     if isinstance(policy, KeyedPolicy):
         return [(kind_of_policy(one), one) for one in _members(policy)]  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(policy, Pipeline):
+        return [found for one in policy.policies for found in _inside(one)]
     return [(kind_of_policy(policy), policy)]
 
 
@@ -233,7 +241,6 @@ def _weakly(metrics: Metrics, method: str) -> Callable[[Any], None]:
     return call
 
 
-_OF: WeakKeyDictionary[Registry, Metrics] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
@@ -249,9 +256,10 @@ def metrics_of(registry: Registry, **settings: Any) -> Metrics:
         ValueError: There are metrics already, and *settings* are given.
     """
     with _LOCK:
-        known = _OF.get(registry)
+        # Kept by the registry itself, so that both can go together.
+        known: Metrics | None = vars(registry).get("_metrics")
         if known is None:
-            known = _OF[registry] = Metrics(registry, **settings)
+            known = vars(registry)["_metrics"] = Metrics(registry, **settings)
         elif settings:
             raise ValueError("this registry has metrics already; give their settings when they are first asked for")
         return known
