@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+import sys
+from datetime import UTC, timedelta
 from typing import Any, cast
 
 __all__ = ["NEVER", "asked_wait", "parse_retry_after"]
 
 NEVER = math.inf
 """The dependency asks not to be tried again."""
+
+_LONGEST = sys.float_info.max
+"""What a number beyond all floats is cut to: a very long wait, but not `NEVER`."""
 
 _PUSHBACK = "grpc-retry-pushback-ms"
 
@@ -47,21 +51,29 @@ def parse_retry_after(value: object, wall: float) -> float | None:
         value = value.decode("latin-1")
     if isinstance(value, str):
         value = _of_text(value.strip(), wall)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return max(float(value), 0.0)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return float(min(max(value, 0), _LONGEST))
 
 
 def _of_text(text: str, wall: float) -> float | None:
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        pass
+        return _of_date(text, wall)
+    return _LONGEST if seconds == math.inf and text.isdecimal() else seconds
+
+
+def _of_date(text: str, wall: float) -> float | None:
     # Costs milliseconds to import, and few servers send dates.
     from email.utils import parsedate_to_datetime
 
     try:
-        return parsedate_to_datetime(text).timestamp() - wall
+        date = parsedate_to_datetime(text)
+        # The obsolete form that asctime() writes names no zone; it is UTC like the others (RFC 9110, section 5.6.7).
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - wall
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
@@ -79,7 +91,7 @@ def _pushback(source: object) -> float | None:
         milliseconds = int(value)
     except (TypeError, ValueError):
         return NEVER
-    return NEVER if milliseconds < 0 else milliseconds / 1000
+    return NEVER if milliseconds < 0 else min(milliseconds, int(_LONGEST)) / 1000
 
 
 def _header(headers: Any) -> object:

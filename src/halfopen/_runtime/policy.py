@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial, wraps
-from types import CoroutineType
+from types import CoroutineType, MethodType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 __all__ = [
@@ -125,7 +125,8 @@ _GUARDS = "__halfopen_guards__"
 def _guarded_by_ours(fn: Any) -> Any:
     # A stranger's wrapper copies the attributes of what it wraps, this one too; but not what it wraps itself.
     while (inner := getattr(fn, _GUARDS, None)) is not None and getattr(fn, "__wrapped__", None) is inner:
-        fn = inner
+        # A bound method stays bound: the methods of two instances are two functions.
+        fn = MethodType(inner, fn.__self__) if isinstance(fn, MethodType) else inner
     return fn
 
 

@@ -1,0 +1,104 @@
+"""What hostile servers, shared errors and foreign contexts do to policies."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from halfopen._runtime.asked_wait import asked_wait, parse_retry_after
+from halfopen.cache_fallback import CacheFallback
+from halfopen.retry import Retry
+from halfopen.testing import FakeClock
+from halfopen.timeout import Timeout
+
+NOVEMBER_1994 = 784111777.0
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+# What servers ask for
+
+
+@pytest.mark.usefixtures("in_new_york")
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+        "Sun, 06 Nov 1994 08:49:37 -0000",
+    ],
+)
+def test_each_form_of_an_http_date_is_utc_wherever_the_program_runs(date: str) -> None:
+    wait = parse_retry_after(date, NOVEMBER_1994 - 10)
+
+    assert wait == 10.0
+
+
+class AsksForAges(ConnectionError):
+    def __init__(self, **answers: Any) -> None:
+        super().__init__("busy")
+        vars(self).update(answers)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"retry_after": 10**400},
+        {"headers": {"Retry-After": "9" * 400}},
+        {"trailing_metadata": [("grpc-retry-pushback-ms", "9" * 400)]},
+    ],
+)
+def test_a_wait_beyond_all_floats_is_cut_to_the_cap(answers: dict[str, Any]) -> None:
+    clock = FakeClock()
+    retry = Retry("rates", on=ConnectionError, attempts=2, retry_after_cap=60.0, clock=clock)
+
+    def busy() -> None:
+        raise AsksForAges(**answers)
+
+    with pytest.raises(AsksForAges):
+        retry.call(busy)
+
+    assert clock.monotonic() == 60.0
+
+
+def test_a_number_below_all_floats_asks_for_no_wait() -> None:
+    assert asked_wait(AsksForAges(retry_after=-(10**400)), 0.0) == 0.0
+
+
+# Keys
+
+
+class Tenant:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.down = False
+
+    @Timeout("rates", 5.0)
+    def rate(self, currency: str) -> str:
+        if self.down:
+            raise ConnectionError("down")
+        return f"{self.name}: {currency}"
+
+
+def test_the_guarded_methods_of_two_instances_share_no_answer() -> None:
+    cache = CacheFallback("rates", on=ConnectionError, max_age=60)
+    acme, zenith = Tenant("acme"), Tenant("zenith")
+    cache.call(acme.rate, "USD")
+    acme.down = zenith.down = True
+
+    with pytest.raises(ConnectionError):
+        cache.call(zenith.rate, "USD")
+
+    assert cache.call(acme.rate, "USD") == "acme: USD"
