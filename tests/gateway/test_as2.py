@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -183,3 +185,26 @@ def test_an_unreachable_partner_is_told_as_ever(serving: Any) -> None:
     got = ask(serving(as2=True, url=f"http://127.0.0.1:{closed_port()}"), "/to/acme/as2", b"EDI", headers=MESSAGE)
 
     assert (502, "unreachable", "none") == (got.status, got.kind, got.json["delivery"])
+
+
+def sha256(body: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(body).digest()).decode()
+
+
+@pytest.mark.parametrize(
+    ("content_type", "mic", "verdict"),
+    [
+        ("application/edi-x12", sha256(b"EDI") + ", sha-256", "delivered"),
+        ("application/edi-x12", sha256(b"ODI") + ", SHA256", "security"),
+        ("application/edi-x12", "abc, sha3-999", "delivered"),
+        ("application/pkcs7-mime; smime-type=enveloped-data", sha256(b"ODI") + ", sha256", "delivered"),
+        ('multipart/signed; boundary="x"', sha256(b"ODI") + ", sha256", "delivered"),
+    ],
+    ids=["equal", "other", "unknown algorithm", "encrypted", "signed"],
+)
+def test_the_mic_of_a_plain_body_is_our_business(
+    partner: Partner, send: Any, content_type: str, mic: str, verdict: str
+) -> None:
+    partner.answer = mdn("processed", mic=mic)
+
+    assert verdict == send(**{"Content-Type": content_type}).headers["halfopen-verdict"]

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,51 @@ def test_check_only_reads(config: Path) -> None:
     )
 
     assert (0, "2 partners, no mistakes") == (ran.returncode, ran.stdout.strip().partition(": ")[2])
+
+
+def _memory(pid: int, what: str) -> float:
+    (line,) = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith(what)]
+    return int(line.split()[1]) / 1024
+
+
+class _Counter(BaseHTTPRequestHandler):
+    """Counts what it is sent, and keeps nothing of it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        left = int(self.headers["content-length"])
+        while left and (part := self.rfile.read(min(left, 1 << 20))):
+            left -= len(part)
+        self.server.counted.append(int(self.headers["content-length"]) - left)  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("stored", [False, True], ids=["through", "stored"])
+def test_a_body_of_200_mb_leaves_memory_flat(config: Path, stored: bool) -> None:
+    big = 200 * 1024 * 1024
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Counter) as server:
+        server.counted = counted = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        config.write_text(config.read_text() + f'[partner.big]\nurl = "http://127.0.0.1:{server.server_port}"\n')
+        with running(config) as process:
+            before = _memory(process.popen.pid, "VmRSS")
+            headers = {"Content-Length": str(big), **({"Halfopen-Stream": "s"} if stored else {})}
+
+            got = ask(process.port, "/to/big/x", (bytes(1 << 20) for _ in range(200)), headers=headers)
+            arrived = until(lambda: counted == [big], 40)
+            grown = _memory(process.popen.pid, "VmHWM") - before
+            ended = process.end()
+        server.shutdown()
+
+    assert (202 if stored else 200) == got.status
+    assert arrived
+    assert grown < 40
+    assert 0 == ended

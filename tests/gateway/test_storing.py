@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from halfopen import Registry, State
+from halfopen.retry_queue import LaneProfile, MessageSchedule
 from tests.gateway.support import Got, Partner, Reply, ask, closed_port, reset, until
 
 ASYNC = {"Prefer": "respond-async"}
@@ -223,3 +224,38 @@ def test_an_id_with_a_slash_has_a_url_of_its_own(serving: Any, registry: Registr
 
     assert f"/messages/{quote(identity, safe='')}" == got.headers["location"]
     assert identity == ask(port, got.headers["location"], method="GET").json["id"]
+
+
+def test_messages_of_a_stream_arrive_in_order_though_the_circuit_is_closed(partner: Partner, serving: Any) -> None:
+    answers = iter([200, 500, 200, 200])
+    partner.answer = lambda seen: Reply(next(answers, 200))
+    schedule = MessageSchedule(first=0.1, jitter=0.0)
+    port = serving(queue=True, profile=LaneProfile(schedule=schedule))
+
+    got = [ask(port, "/to/acme/x", b"%d" % number, headers={"Halfopen-Stream": "orders"}) for number in range(3)]
+
+    assert [202] * 3 == [each.status for each in got]
+    assert until(lambda: all(state(port, each) == "done" for each in got))
+    assert [b"0", b"1", b"1", b"2"] == [seen.body for seen in partner.seen]
+
+
+def test_a_stream_needs_a_queue(serving: Any) -> None:
+    got = ask(serving(), "/to/acme/x", b"x", headers={"Halfopen-Stream": "orders"})
+
+    assert (501, "no-queue") == (got.status, got.kind)
+
+
+def test_a_program_says_when_its_message_is_too_late(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True, deadline=3600.0)
+
+    usual = ask(port, "/to/acme/x", b"x")
+    sooner = ask(port, "/to/acme/x", b"x", headers={"Halfopen-Deadline": "10m"})
+    wrong = ask(port, "/to/acme/x", b"x", headers={"Halfopen-Deadline": "soon"})
+
+    def left(got: Got) -> float:
+        shown = ask(port, got.headers["location"], method="GET").json
+        return float(round(shown["deadline"] - shown["created"], -1))
+
+    assert [3600.0, 600.0] == [left(usual), left(sooner)]
+    assert (400, "bad-header") == (wrong.status, wrong.kind)

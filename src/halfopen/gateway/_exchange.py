@@ -32,7 +32,7 @@ class Exchange:
     """
 
     __slots__ = (
-        "_answer", "_connection", "_idle", "_send", "head", "incoming", "method", "partner", "receipt", "started",
+        "_answer", "_connection", "_idle", "_send", "head", "incoming", "method", "partner", "started",
         "target",
     )  # fmt: skip
 
@@ -52,7 +52,6 @@ class Exchange:
         self.target = target
         self.head = head
         self.incoming = incoming
-        self.receipt = Receipt.of(head)
         self.started = False
         self._send = send
         self._connection = connection
@@ -71,7 +70,8 @@ class Exchange:
         await self.incoming.settle()
         answer = self._answer = await self._ask()
         try:
-            report = await self.partner.judge.check(answer, self.receipt)
+            receipt = Receipt.of(self.head, self.incoming.whole)
+            report = await self.partner.judge.check(answer, receipt)
             await self.relay(answer, report)
         except (IllAnswerError, UndeliveredError, NoEvidenceError) as told:
             if getattr(told, "answer", None) is None and not isinstance(told, IllAnswerError):

@@ -22,7 +22,7 @@ from ._errors import (
     UndeliveredError,
 )
 from ._exchange import Exchange
-from ._headers import RequestHead
+from ._headers import STREAM, RequestHead
 from ._incoming import Incoming
 from ._problems import Problem, Send, of_refusal, problem
 from ._settings import GatewaySettings
@@ -105,6 +105,10 @@ class Forwarding:
 
     async def _run(self, exchange: Exchange, connection: Connection, send: Send) -> None:
         partner, head = exchange.partner, exchange.head
+        if STREAM in head.orders:
+            # Order is kept by the queue alone: what goes directly could overtake what waits there.
+            await self._in_order(exchange, connection, send)
+            return
         try:
             breaker = partner.breaker
             if breaker is None or breaker.state is State.CLOSED:
@@ -127,15 +131,7 @@ class Forwarding:
         partner, head = exchange.partner, exchange.head
         wanted = partner.settings.store_and_forward or head.asynchronous
         if wanted and self._storing is not None and self._may_store(exchange, error):
-            connection.on_lost = None
-            exchange.close()
-            try:
-                await self._storing.store(exchange, send)
-            except ClientGoneError:
-                connection.break_off()
-            except NoEvidenceError as ended:
-                assert ended.problem is not None
-                await ended.problem.send(send)
+            await self._store(self._storing, exchange, connection, send)
             return
         told = self._told(exchange, error)
         if isinstance(told, Problem):
@@ -145,6 +141,25 @@ class Forwarding:
             await exchange.relay(told, _report_of(error))
         except (ClientGoneError, ConnectionError, TimeoutError):
             connection.break_off()
+
+    async def _in_order(self, exchange: Exchange, connection: Connection, send: Send) -> None:
+        if self._storing is None:
+            await problem(501, "no-queue", "to keep order the gateway needs a queue, and it has none").send(send)
+        elif exchange.method in _SAFE:
+            await problem(400, "bad-header", "a question is no message of a stream").send(send)
+        else:
+            await self._store(self._storing, exchange, connection, send)
+
+    async def _store(self, storing: Storing, exchange: Exchange, connection: Connection, send: Send) -> None:
+        connection.on_lost = None
+        exchange.close()
+        try:
+            await storing.store(exchange, send)
+        except ClientGoneError:
+            connection.break_off()
+        except NoEvidenceError as ended:
+            assert ended.problem is not None
+            await ended.problem.send(send)
 
     def _may_store(self, exchange: Exchange, error: Exception) -> bool:
         if exchange.method in _SAFE or not exchange.incoming.again:

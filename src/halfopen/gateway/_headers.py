@@ -6,9 +6,22 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 
+from halfopen.config.values import parse_duration
+
 from ._problems import Problem
 
-__all__ = ["VIA", "RawHeaders", "RequestHead", "passed_back", "passed_on", "prefers_async", "value_of"]
+__all__ = [
+    "KIND",
+    "MIC",
+    "STREAM",
+    "VIA",
+    "RawHeaders",
+    "RequestHead",
+    "passed_back",
+    "passed_on",
+    "prefers_async",
+    "value_of",
+]
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 Headers = list[tuple[str, str]]
@@ -17,8 +30,9 @@ VIA = f"halfopen-{uuid.uuid4().hex[:12]}"
 """This process in the header Via, by which a loop is found."""
 
 OWN = b"halfopen-"
-MIC = b"halfopen-mic"
 """Headers of programs to the gateway begin so, and go no further."""
+
+DEADLINE, KIND, MIC, STREAM = (OWN + name for name in (b"deadline", b"document-type", b"mic", b"stream"))
 
 _HOP_BY_HOP = frozenset(
     {
@@ -39,7 +53,9 @@ class RequestHead:
         headers: Those that are passed on, as text; host, length and those of the connection are not among them.
         length: What Content-Length says; 0 for a request without a body; None for a chunked one.
         asynchronous: Whether it prefers a later answer to none (``Prefer: respond-async``).
-        mic: What ``Halfopen-MIC`` says.
+        orders: What programs say to the gateway, by header: `DEADLINE`, `KIND`, `MIC`, `STREAM`.
+        deadline: Seconds after which it is too late, from ``Halfopen-Deadline``; None: as configured.
+        content_type: Its Content-Type, in lower case.
         message_id: Its Message-ID.
         wants_receipt: Whether it asks for an MDN.
         receipt_later: Whether that MDN comes later, by a request of the partner.
@@ -48,14 +64,17 @@ class RequestHead:
     """
 
     __slots__ = (
-        "asynchronous", "headers", "length", "message_id", "mic", "problem", "receipt_later", "via", "wants_receipt",
+        "asynchronous", "content_type", "deadline", "headers", "length", "message_id", "orders", "problem",
+        "receipt_later", "via", "wants_receipt",
     )  # fmt: skip
 
     def __init__(self, raw: RawHeaders, overruled: frozenset[bytes] = frozenset()) -> None:
         self.headers: Headers = []
         self.length: int | None = 0
         self.asynchronous = self.wants_receipt = self.receipt_later = False
-        self.mic: str | None = None
+        self.orders: dict[bytes, str] = {}
+        self.deadline: float | None = None
+        self.content_type = ""
         self.message_id: str | None = None
         self.via: list[str] = []
         self.problem: Problem | None = None
@@ -76,8 +95,12 @@ class RequestHead:
             if value.strip().lower() != b"chunked":
                 detail = f"a request body is plain or chunked, not {value.decode('latin-1')}"
                 self.problem = Problem(501, "unknown-transfer-encoding", detail)
-        elif name == MIC:
-            self.mic = value.decode("latin-1").strip()
+        elif name.startswith(OWN):
+            self.orders[name] = value.decode("latin-1").strip()
+            if name == DEADLINE:
+                self.deadline = parse_duration(self.orders[name])
+                if self.deadline is None or self.deadline <= 0:
+                    self.problem = Problem(400, "bad-header", "Halfopen-Deadline is a duration such as 30m or 4h")
 
     def _pass(self, name: bytes, value: bytes) -> None:
         try:
@@ -93,6 +116,8 @@ class RequestHead:
             return
         if name == b"message-id":
             self.message_id = text
+        elif name == b"content-type":
+            self.content_type = text.lower()
         elif name == b"disposition-notification-to":
             self.wants_receipt = True
         elif name == b"receipt-delivery-option":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +11,10 @@ from typing import Any
 from halfopen.classification import retry_after
 from halfopen.retry_queue import LaneProfile, Report, Verdict, judge_status
 from halfopen.retry_queue._reports import RULES
-from halfopen.retry_queue.as2 import judge_answer
+from halfopen.retry_queue.as2 import Mdn, judge_answer, parse_mdn
 
 from ._errors import IllAnswerError, NoEvidenceError, UndeliveredError
-from ._headers import RequestHead
+from ._headers import MIC, RequestHead
 from ._problems import Problem, problem
 from ._upstream import Answer
 
@@ -20,21 +22,49 @@ __all__ = ["Judge", "Receipt", "is_ill"]
 
 LARGEST_RECEIPT = 1024 * 1024
 _MANY = 1000
+_ALGORITHMS = frozenset({"md5", "sha1", "sha224", "sha256", "sha384", "sha512"})
+_WRAPPED = ("multipart/signed", "application/pkcs7-", "application/x-pkcs7-")
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a message needs so that the receipt for it can be judged."""
+    """
+    What a message needs so that the receipt for it can be judged.
+
+    Attributes:
+        wanted: A receipt was asked for.
+        later: It comes by a request of the partner.
+        mic: The MIC that the program computed.
+        plain: The body, where it is in memory and neither signed nor encrypted nor compressed: its MIC is our business.
+    """
 
     message_id: str | None
     wanted: bool
     later: bool
     mic: str | None
+    plain: bytes | None = None
 
     @classmethod
-    def of(cls, head: RequestHead) -> Receipt:
-        """Return what the head of a request says."""
-        return cls(head.message_id, head.wants_receipt, head.receipt_later, head.mic)
+    def of(cls, head: RequestHead, body: bytes | None) -> Receipt:
+        """Return what a request says."""
+        plain = body if is_plain(head.content_type) else None
+        return cls(head.message_id, head.wants_receipt, head.receipt_later, head.orders.get(MIC), plain)
+
+    def expected(self, mdn: Mdn | None) -> str | None:
+        """Return the MIC that the receipt must show; None if nobody can know."""
+        if self.mic is not None or self.plain is None or mdn is None or mdn.mic is None:
+            return self.mic
+        algorithm = mdn.mic.rpartition(",")[2].strip()
+        name = algorithm.lower().replace("-", "")
+        if name not in _ALGORITHMS:
+            return None
+        digest = hashlib.new(name, self.plain, usedforsecurity=False).digest()
+        return f"{base64.b64encode(digest).decode()}, {algorithm}"
+
+
+def is_plain(content_type: str) -> bool:
+    """Say whether a body of this type is neither signed, encrypted nor compressed (RFC 4130, 7.3.1)."""
+    return bool(content_type) and not content_type.lstrip().startswith(_WRAPPED)
 
 
 class Judge:
@@ -79,13 +109,14 @@ class Judge:
         body = await answer.read(LARGEST_RECEIPT)
         if body is None:
             return Report(Verdict.UNKNOWN, f"HTTP {answer.status_code} with a body too large for a receipt")
+        content_type = answer.headers.get("Content-Type", "")
         return judge_answer(
             status=answer.status_code,
-            content_type=answer.headers.get("Content-Type", ""),
+            content_type=content_type,
             body=body,
             message_id=receipt.message_id or "",
             profile=self._profile,
-            mic=receipt.mic,
+            mic=receipt.expected(parse_mdn(content_type, body)),
             asynchronous=receipt.later,
             retry_after=later,
         )

@@ -100,13 +100,18 @@ def of_refusal(error: RejectedError | CallTimeoutError, partner: str) -> Problem
             "next_trial_at": _moment(later),
             "retry_after": later,
         }
-        return Problem(503, "circuit-open", str(error), members, later if later is not None else 1.0)
+        return Problem(503, "circuit-open", str(error), members, later if later is not None else _again_after(error))
     if isinstance(error, CallTimeoutError):
         return Problem(504, "timeout", str(error), {**members, "delivery": "unknown"})
     members |= {"policy": error.name, "retry_after": later}
     if isinstance(error, RateLimitedError):
         return Problem(429, "rate-limited", str(error), members, later)
     return Problem(503, "too-many-calls", str(error), members, later if later is not None else 1.0)
+
+
+def _again_after(error: CircuitOpenError) -> float:
+    """Return when asking again makes sense where nobody can know: trial calls end soon, orders of people do not."""
+    return 60.0 if error.reason == "forced_open" else 1.0
 
 
 def _moment(later: float | None) -> str | None:

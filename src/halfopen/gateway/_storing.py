@@ -22,9 +22,9 @@ from halfopen.retry_queue import (
 )
 
 from ._errors import NoEvidenceError, NotSentError, TooSlowError
-from ._headers import VIA
+from ._headers import KIND, MIC, STREAM, VIA
 from ._incoming import SMALL, PulledBody
-from ._judging import Receipt
+from ._judging import Receipt, is_plain
 from ._problems import Problem, Send, problem, send_json
 
 if TYPE_CHECKING:
@@ -109,7 +109,13 @@ class Storing:
         loop = asyncio.get_running_loop()
         headers = [(name, value) for name, value in head.headers if name != "via"]
         headers.append((_REQUEST, f"{exchange.method} {exchange.target}"))
-        options: dict[str, Any] = {"headers": headers, "mic": head.mic, "deadline": partner.settings.deadline}
+        options: dict[str, Any] = {
+            "headers": headers,
+            "mic": head.orders.get(MIC),
+            "deadline": partner.settings.deadline if head.deadline is None else head.deadline,
+            "document_type": head.orders.get(KIND, ""),
+            "stream": head.orders.get(STREAM),
+        }
         whole = incoming.whole
         if whole is not None and len(whole) <= min(SMALL, self.queue.store.inline):
             return await _durable(self.queue.submit(partner.name, whole, **options), loop)
@@ -168,6 +174,7 @@ class Sending:
         ]
         headers += [*partner.settings.headers.items(), ("via", f"1.1 {VIA}")]
         body = delivery.body() if delivery.size <= SMALL else _parts(delivery)
+        content_type = stored.get("content-type", "").lower()
         answer = await partner.upstream.send(method, target, headers, body, delivery.size)
         try:
             receipt = Receipt(
@@ -175,6 +182,7 @@ class Sending:
                 "disposition-notification-to" in stored,
                 "receipt-delivery-option" in stored,
                 delivery.mic,
+                body if isinstance(body, bytes) and is_plain(content_type) else None,
             )
             report = await partner.judge.report(answer, receipt)
             await answer.read(SMALL)  # so that the connection can be used again
