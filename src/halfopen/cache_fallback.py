@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.notes import write_notes
 from halfopen._runtime.policy import decorate, innermost, refuse_coroutine
 
 __all__ = ["CacheFallback", "CacheFallbackSnapshot", "StaleAnswer"]
@@ -252,7 +253,8 @@ class CacheFallback:
             "missing": "there is no earlier answer",
             "too_old": f"the last answer is {now - found[0]:.3g} s old, at most {self._max_age:g} s" if found else "",
         }[reason or "missing"]
-        error.add_note(f"cache {self.name!r} could not answer: {why}")
+        own = f"cache {self.name!r} could not answer: "
+        write_notes(error, [own + why], lambda old: old.startswith(own))
 
     def _tell(self, stale: StaleAnswer) -> None:
         if self._on_stale is None:

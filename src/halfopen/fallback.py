@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.notes import write_notes
 from halfopen._runtime.policy import decorate, is_async, refuse_coroutine
 
 __all__ = ["Fallback", "FallbackSnapshot"]
@@ -156,8 +157,9 @@ class Fallback:
         with self._lock:
             self._failures += 1
         last = failed.pop()
-        for number, earlier in enumerate(failed, 1):
-            last.add_note(f"fallback {self.name!r}: link {number} had failed with {_shown(earlier)}")
+        own = f"fallback {self.name!r}: link "
+        notes = [f"{own}{number} had failed with {_shown(earlier)}" for number, earlier in enumerate(failed, 1)]
+        write_notes(last, notes, lambda old: old.startswith(own))
         if last is error:
             raise error
         raise last from error

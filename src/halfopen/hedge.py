@@ -13,6 +13,7 @@ from halfopen._core.checking import Checks
 from halfopen._core.hedging import HedgeBudget, Latencies, Quantile, Race
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
+from halfopen._runtime.notes import write_notes
 from halfopen._runtime.policy import decorate, refuse_coroutine
 from halfopen._runtime.racing import race_tasks, race_threads
 from halfopen._runtime.worker_threads import WorkerThreads
@@ -195,8 +196,9 @@ class Hedge:
         if race.winner is not None:
             return race.value
         first, *others = race.errors
-        for number, other in enumerate(others, 2):
-            first.add_note(f"hedge {self.name!r}: attempt {number} failed too: {_shown(other)}")
+        own = f"hedge {self.name!r}: attempt "
+        notes = [f"{own}{number} failed too: {_shown(other)}" for number, other in enumerate(others, 2)]
+        write_notes(first, notes, lambda old: old.startswith(own))
         race.errors.clear()
         try:
             raise first

@@ -23,6 +23,7 @@ from halfopen._runtime.deadline import (
     Line,
     check_deadline,
     deadline,
+    lift,
     nearest,
     remaining,
     time_left,
@@ -203,7 +204,7 @@ class Timeout:
             raise
         finally:
             if token is not None:
-                AMBIENT.reset(token)
+                lift(token)
 
     def snapshot(self) -> TimeoutSnapshot:
         """Return the counters since this timeout was made."""

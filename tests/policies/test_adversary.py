@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextvars
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from halfopen._runtime.asked_wait import asked_wait, parse_retry_after
 from halfopen.cache_fallback import CacheFallback
+from halfopen.fallback import Fallback
+from halfopen.hedge import Hedge
 from halfopen.retry import Retry
 from halfopen.testing import FakeClock
-from halfopen.timeout import Timeout
+from halfopen.timeout import Timeout, deadline
 
 NOVEMBER_1994 = 784111777.0
 
@@ -43,7 +45,7 @@ def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_each_form_of_an_http_date_is_utc_wherever_the_program_runs(date: str) -> None:
     wait = parse_retry_after(date, NOVEMBER_1994 - 10)
 
-    assert wait == 10.0
+    assert 10.0 == wait
 
 
 class AsksForAges(ConnectionError):
@@ -70,11 +72,11 @@ def test_a_wait_beyond_all_floats_is_cut_to_the_cap(answers: dict[str, Any]) -> 
     with pytest.raises(AsksForAges):
         retry.call(busy)
 
-    assert clock.monotonic() == 60.0
+    assert 60.0 == clock.monotonic()
 
 
 def test_a_number_below_all_floats_asks_for_no_wait() -> None:
-    assert asked_wait(AsksForAges(retry_after=-(10**400)), 0.0) == 0.0
+    assert 0.0 == asked_wait(AsksForAges(retry_after=-(10**400)), 0.0)
 
 
 # Keys
@@ -101,4 +103,64 @@ def test_the_guarded_methods_of_two_instances_share_no_answer() -> None:
     with pytest.raises(ConnectionError):
         cache.call(zenith.rate, "USD")
 
-    assert cache.call(acme.rate, "USD") == "acme: USD"
+    assert "acme: USD" == cache.call(acme.rate, "USD")
+
+
+# Errors that are raised again and again
+
+
+SHARED = ConnectionError("the same object each time")
+
+
+def down(*_: object) -> None:
+    raise SHARED
+
+
+@pytest.mark.parametrize(
+    ("guard", "notes"),
+    [
+        (Retry("rates", on=ConnectionError, attempts=2, backoff=0.0).call, 1),
+        (CacheFallback("rates", on=ConnectionError, max_age=60).call, 1),
+        (Fallback("rates", dict.fromkeys, down, on=ConnectionError).call, 1),
+        (Hedge("rates", 0.001, budget=None).call, 1),
+    ],
+    ids=["retry", "cache", "fallback", "hedge"],
+)
+def test_an_error_that_is_raised_often_tells_of_its_last_call_only(guard: Callable[..., Any], notes: int) -> None:
+    vars(SHARED).clear()
+
+    for _ in range(3):
+        with pytest.raises(ConnectionError):
+            guard(slow_and_down)
+
+    assert notes == len(SHARED.__notes__)
+
+
+def slow_and_down() -> None:
+    time.sleep(0.02)
+    raise SHARED
+
+
+# Contexts
+
+
+def under_a_deadline() -> Iterator[int]:
+    with deadline(5.0):
+        yield 1
+
+
+def under_a_retry() -> Iterator[int]:
+    for attempt in Retry("rates", on=ConnectionError, total=5.0):
+        with attempt:
+            yield attempt.number
+
+
+@pytest.mark.parametrize("block", [under_a_deadline, under_a_retry])
+def test_a_block_may_end_in_another_context_than_it_began_in(block: Callable[[], Iterator[int]]) -> None:
+    # As a web framework does that runs the halves of a generator on two threads.
+    steps = block()
+    first = contextvars.copy_context().run(next, steps)
+
+    rest = contextvars.copy_context().run(list, steps)
+
+    assert (1, []) == (first, rest)

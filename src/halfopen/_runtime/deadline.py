@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "Line",
     "check_deadline",
     "deadline",
+    "lift",
     "nearest",
     "remaining",
     "time_left",
@@ -56,6 +58,12 @@ def nearest(line: Line) -> Line:
     return ambient if remaining(ambient) <= remaining(line) else line
 
 
+def lift(token: Token[Line | None]) -> None:
+    """Take back a deadline; in another context, where a generator may end, there is nothing to take back."""
+    with suppress(ValueError):
+        AMBIENT.reset(token)
+
+
 class Deadline:
     """
     A context manager that sets the ambient deadline of its block, unless a nearer one is set; made by `deadline`.
@@ -87,7 +95,7 @@ class Deadline:
     ) -> None:
         token, self._token = self._token, None
         if token is not None:
-            AMBIENT.reset(token)
+            lift(token)
 
 
 def deadline(seconds: float | None, *, name: str = "deadline", clock: Clock | None = None) -> Deadline:

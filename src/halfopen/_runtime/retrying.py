@@ -25,7 +25,8 @@ from halfopen._core.settings import Call
 from halfopen._runtime.asked_wait import NEVER, asked_wait
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
-from halfopen._runtime.deadline import AMBIENT, Line, nearest, remaining
+from halfopen._runtime.deadline import AMBIENT, Line, lift, nearest, remaining
+from halfopen._runtime.notes import write_notes
 from halfopen._runtime.policy import innermost
 from halfopen._runtime.retry_tally import Tally
 from halfopen._runtime.trials import in_trial
@@ -136,10 +137,11 @@ class Run:
     def leave(self) -> None:
         """End the attempt; a no-op between attempts."""
         if self._deadline is not None:
-            AMBIENT.reset(self._deadline)
+            lift(self._deadline)
             self._deadline = None
         if self._token is not None:
-            _ATTEMPT.reset(self._token)
+            with suppress(ValueError):  # as `lift`
+                _ATTEMPT.reset(self._token)
             self._token = None
 
     def failed(self, error: Exception) -> float | None:
@@ -291,7 +293,4 @@ def _note(error: Exception, name: str, number: int, seconds: float, why: str) ->
     took = f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
     note = f"gave up after {number} attempt{'s' if number != 1 else ''} in {took} s (retry {name!r}){why}"
     own = f"(retry {name!r})"
-    with suppress(Exception):
-        # An exception object may be raised many times; it tells of its last call, not of all of them.
-        before = [old for old in getattr(error, "__notes__", ()) if not (str(old).startswith("gave up") and own in old)]
-        error.__notes__ = [*before, note]
+    write_notes(error, [note], lambda old: old.startswith("gave up") and own in old)
