@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -106,6 +107,27 @@ def test_a_damaged_file_does_not_stop_the_others(tmp_path: Path, caplog: pytest.
 
     assert {"0": 4} == counted
     assert "worker-7.json" in caplog.text
+
+
+def test_threads_may_publish_at_the_same_time(tmp_path: Path) -> None:
+    one = worker(tmp_path, 1)
+    failed: list[BaseException] = []
+
+    def publish() -> None:
+        try:
+            for _ in range(30):
+                one.scrape()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publish) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [] == failed
+    assert ["worker-0.json"] == [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")]
 
 
 def test_a_slot_may_be_given(tmp_path: Path) -> None:

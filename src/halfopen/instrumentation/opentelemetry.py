@@ -138,6 +138,10 @@ class SpanEvents:
     """
     Put what happens to a traced call onto its span: moves it causes, its refusal, its retries.
 
+    A listener runs on the thread that publishes. While another, slow listener of the same registry keeps one thread
+    busy, that thread publishes what others have to tell as well, and it goes to the wrong span: put slow ones on a
+    queue of their own.
+
     Args:
         registry: Whose policies; a retry is heard if it publishes on the registry's bus.
         refusals: Whether refusals are told. They cost an event object each, and no more where no span records.

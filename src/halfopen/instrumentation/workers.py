@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -93,6 +94,7 @@ class Workers:
         self.directory = Path(directory)
         self.interval = interval
         self._wanted = worker
+        self._publishing = threading.Lock()
         self._slot: int | None = None
         self._release: finalize[[int], Workers] | None = None
         self._ticker = Ticker("halfopen-worker-snapshots", interval, self.publish)
@@ -125,7 +127,10 @@ class Workers:
 
     def publish(self) -> None:
         """Look at the policies of this process, and let the other processes know."""
-        slot = self.worker
+        with self._publishing:
+            self._publish(self.worker)
+
+    def _publish(self, slot: int) -> None:
         data = {
             "format": _FORMAT,
             "worker": slot,
@@ -148,6 +153,7 @@ class Workers:
         return self.directory / f"worker-{slot}.json"
 
     def _renew(self) -> None:
+        self._publishing = threading.Lock()
         # A forked child is a worker of its own. The lock belongs to the open file, which it shares with its parent:
         # closing it here leaves the slot to the parent alone.
         if self._release is not None:
