@@ -1,0 +1,119 @@
+"""Rates from sums, and the past of each breaker at two resolutions, in bounded memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import Any
+
+__all__ = ["Rate", "Timeline", "rounded"]
+
+SPAN = 10.0
+"""Seconds over which a rate is taken."""
+
+FINE, FINE_POINTS = 5.0, 180
+COARSE, COARSE_POINTS = 60.0, 360
+_UNKNOWN = float("nan")
+
+
+def rounded(value: float) -> float:
+    """Return three significant digits: enough to read, and calm."""
+    return float(f"{value:.3g}")
+
+
+class Rate:
+    """How fast some sums grow, over the last 10 s; a sum that shrinks began anew."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, tuple[float, ...]]] = deque(maxlen=16)
+
+    def add(self, now: float, sums: tuple[float, ...]) -> tuple[float, ...]:
+        """Take note of the sums at *now*; return the growth per second."""
+        seen = self._seen
+        if seen and any(new < old for new, old in zip(sums, seen[-1][1], strict=True)):
+            seen.clear()
+        if not seen or now - seen[-1][0] >= SPAN / 12:
+            seen.append((now, sums))
+        while len(seen) > 1 and now - seen[0][0] > SPAN:
+            seen.popleft()
+        began, first = seen[0]
+        if now - began < 0.5:
+            return (0.0,) * len(sums)
+        return tuple(rounded((new - old) / (now - began)) for new, old in zip(sums, first, strict=True))
+
+
+class Timeline:
+    """Asked and refused per second and the failure share while closed: 15 min every 5 s, 6 h every minute."""
+
+    __slots__ = ("_coarse", "_fine")
+
+    def __init__(self) -> None:
+        self._fine = _Ring(FINE, FINE_POINTS)
+        self._coarse = _Ring(COARSE, COARSE_POINTS)
+
+    def add(self, now: float, asked: float, refused: float, failed: float | None) -> None:
+        """Take note of one look."""
+        self._fine.add(now, asked, refused, failed)
+        self._coarse.add(now, asked, refused, failed)
+
+    def points(self, seconds: float, now: float) -> dict[str, Any]:
+        """Return the last *seconds* as lists of equal length."""
+        ring = self._fine if seconds <= FINE * FINE_POINTS else self._coarse
+        return ring.points(now - seconds)
+
+
+class _Ring:
+    """Points at a fixed distance; each is the mean of the looks in its span."""
+
+    __slots__ = ("_columns", "_count", "_every", "_next", "_size", "_slot", "_sums")
+
+    def __init__(self, every: float, size: int) -> None:
+        self._every = every
+        self._size = size
+        self._columns = [array("d"), array("f"), array("f"), array("f")]
+        self._next = 0
+        self._slot = -1
+        self._sums = [0.0, 0.0, 0.0]
+        self._count = [0, 0]
+
+    def add(self, now: float, asked: float, refused: float, failed: float | None) -> None:
+        slot = int(now // self._every)
+        if slot != self._slot:
+            self._flush()
+            self._slot, self._sums, self._count = slot, [0.0, 0.0, 0.0], [0, 0]
+        self._sums[0] += asked
+        self._sums[1] += refused
+        self._count[0] += 1
+        if failed is not None:
+            self._sums[2] += failed
+            self._count[1] += 1
+
+    def _point(self) -> tuple[float, float, float, float]:
+        looks, closed = self._count
+        failed = self._sums[2] / closed if closed else _UNKNOWN
+        return self._slot * self._every, self._sums[0] / looks, self._sums[1] / looks, failed
+
+    def _flush(self) -> None:
+        if not self._count[0]:
+            return
+        for column, value in zip(self._columns, self._point(), strict=True):
+            if len(column) < self._size:
+                column.append(value)
+            else:
+                column[self._next] = value
+        self._next = (self._next + 1) % self._size
+
+    def points(self, after: float) -> dict[str, list[float | None]]:
+        begin = self._next if len(self._columns[0]) == self._size else 0
+        rows = [list(column[begin:]) + list(column[:begin]) for column in self._columns]
+        if self._count[0]:
+            for row, value in zip(rows, self._point(), strict=True):
+                row.append(value)
+        kept = [index for index, at in enumerate(rows[0]) if at >= after]
+        names = ("time", "asked", "refused", "failed")
+        return {
+            name: [None if row[index] != row[index] else round(row[index], 4) for index in kept]
+            for name, row in zip(names, rows, strict=True)
+        }
