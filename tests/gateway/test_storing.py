@@ -259,3 +259,16 @@ def test_a_program_says_when_its_message_is_too_late(serving: Any, registry: Reg
 
     assert [3600.0, 600.0] == [left(usual), left(sooner)]
     assert (400, "bad-header") == (wrong.status, wrong.kind)
+
+
+def test_a_partners_circuit_is_shown_whole_with_its_moves(serving: Any, registry: Registry) -> None:
+    breaker = opened(registry)
+
+    shown = ask(serving(), "/partners/acme/circuit", method="GET").json
+
+    assert ("open", 60) == (shown["snapshot"]["state"], round(shown["snapshot"]["wait"]))
+    assert [("closed", "open", "manual", breaker.snapshot().epoch)] == [
+        (move["old"], move["new"], move["reason"], move["epoch"]) for move in shown["moves"]
+    ]
+    assert abs(shown["moves"][0]["at"] - shown["snapshot"]["since"]) < 1
+    assert 404 == ask(serving(), "/partners/nobody/circuit", method="GET").status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from halfopen._core.events import CircuitTransitioned
 from halfopen.retry_queue import (
     CommandRefusedError,
     MessageState,
@@ -44,6 +46,7 @@ def api(partners: Mapping[str, Partner], queue: RetryQueue | None) -> Starlette:
         Route("/health", shown.health),
         Route("/partners", shown.partners),
         Route("/partners/{name}", shown.partner),
+        Route("/partners/{name}/circuit", shown.circuit),
         Route("/messages", shown.messages),
         Route("/messages/{id:path}/receipt", shown.proof),
         *[Route(f"/messages/{{id:path}}/{order}", shown.order(order), methods=["POST"]) for order in _ORDERS],
@@ -106,10 +109,22 @@ class _Shown:
 
     async def partner(self, request: Request) -> Response:
         """Show one partner."""
+        return JSONResponse(_of_partner(self._named(request), await self._backlog()))
+
+    async def circuit(self, request: Request) -> Response:
+        """Show everything about a partner's circuit: its breaker's snapshot, and its last moves, oldest first."""
+        breaker = self._named(request).breaker
+        if breaker is None:
+            raise HTTPException(404, "this partner has no breaker")
+        shift = time.time() - time.monotonic()
+        moves = [_of_move(move, shift) for move in breaker.history]
+        return JSONResponse({"snapshot": breaker.snapshot().plain(), "moves": moves})
+
+    def _named(self, request: Request) -> Partner:
         partner = self._partners.get(request.path_params["name"])
         if partner is None:
             raise HTTPException(404, "no partner of this name is configured")
-        return JSONResponse(_of_partner(partner, await self._backlog()))
+        return partner
 
     async def _backlog(self) -> Mapping[str, Any] | None:
         if self._queue is None:
@@ -209,3 +224,18 @@ def _of_partner(partner: Partner, backlog: Mapping[str, Any] | None) -> dict[str
         lane = backlog.get(partner.name)
         shown["messages"] = {} if lane is None else lane.messages
     return shown
+
+
+def _of_move(move: CircuitTransitioned, shift: float) -> dict[str, Any]:
+    return {
+        "at": move.at + shift,
+        "old": str(move.old),
+        "new": str(move.new),
+        "reason": str(move.reason),
+        "epoch": move.epoch,
+        "step": move.step,
+        "wait": move.wait,
+        "totals": move.totals._asdict(),
+        "note": move.note,
+        "by": move.by,
+    }
