@@ -61,11 +61,11 @@ class FakeQueue:
 class FakeStore:
     """A store that processes share."""
 
-    store = "valkey"
-    up = True
     view_age = 0.05
 
-    def __init__(self) -> None:
+    def __init__(self, store: str = "valkey", *, up: bool = True) -> None:
+        self.store = store
+        self.up = up
         histogram = Histogram()
         histogram.add(0.004)
         self.operations = {"exchange": histogram.snapshot()}
@@ -109,9 +109,12 @@ class Everything:
         registry.add(Hedge("hedge", 0.5))
         registry.add(AdaptiveConcurrency("adaptive"))
         registry.add(CacheFallback("cache", on=ConnectionError, max_age=60))
+        self.hasty = breaker("hasty")
         self.queue = FakeQueue()
         self.metrics.add_queue(self.queue)
+        self.metrics.add_queue(FakeQueue("stuck"))
         self.metrics.add_store(FakeStore())
+        self.metrics.add_store(FakeStore("lost", up=False))
         self.broken = True
 
     @staticmethod
@@ -143,6 +146,13 @@ class Everything:
             self.bulkhead.call(work)
         with suppress(Exception):
             self.timeout.call(time.sleep, 0.005)
+        # Opened for no reason: about half of what it refuses, by the estimate, would have succeeded.
+        if self.hasty.state == "closed":
+            self.hasty.trip(wait=0.2)
+        for _ in range(20):
+            with suppress(Exception):
+                self.hasty.call(work)
+        self.queue.dead += 1
         self.queue.enqueued += 2
         self.queue.completed += 1
 

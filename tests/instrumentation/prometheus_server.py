@@ -47,14 +47,19 @@ class Prometheus:
 
 
 @contextmanager
-def running(directory: Path, targets: list[str], *, path: str = "/metrics") -> Iterator[Prometheus]:
-    """Run a server that scrapes *targets* every 300 ms."""
+def running(
+    directory: Path, targets: list[str], *, path: str = "/metrics", rules: str | None = None
+) -> Iterator[Prometheus]:
+    """Run a server that scrapes *targets* and evaluates *rules* every 300 ms."""
     port = _free_port()
     listed = ", ".join(f"'{target}'" for target in targets)
     (directory / "prometheus.yml").write_text(
-        "global: {scrape_interval: 300ms}\n"
+        "global: {scrape_interval: 300ms, evaluation_interval: 300ms}\n"
+        f"rule_files: [{'' if rules is None else 'rules.yml'}]\n"
         f"scrape_configs: [{{job_name: shop, metrics_path: {path}, static_configs: [{{targets: [{listed}]}}]}}]\n"
     )
+    if rules is not None:
+        (directory / "rules.yml").write_text(rules, encoding="utf-8")
     server = subprocess.Popen(
         [
             "prometheus",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from halfopen import Registry
 from halfopen.instrumentation.metrics import catalogue, metrics_of
@@ -19,6 +21,10 @@ from tests.instrumentation.prometheus_server import Prometheus, needs_prometheus
 pytestmark = [needs_prometheus, pytest.mark.slow]
 
 DASHBOARDS = Path(__file__).parents[2] / "dashboards"
+RULES = (DASHBOARDS.parent / "alerts" / "rules.yml").read_text(encoding="utf-8")
+EXPRESSIONS = "\n".join(rule["expr"] for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]).replace(
+    "name:halfopen_", "name:"
+)
 
 # What resilience4j's stock dashboard asks for: metrics, labels and functions as facts, in queries of our own.
 _B = 'resilience4j_circuitbreaker_{}{{instance=~".+",name=~".+"{}}}'
@@ -49,7 +55,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     ]
     try:
         ports = [int(process.stdout.readline()) for process in processes if process.stdout]
-        with running(tmp_path_factory.mktemp("prometheus"), [f"127.0.0.1:{port}" for port in ports]) as server:
+        targets = [f"127.0.0.1:{port}" for port in ports]
+        with running(tmp_path_factory.mktemp("prometheus"), targets, rules=_hurried(RULES)) as server:
             server.wait_for("count(rate(halfopen_build_info[10s])) == 2")
             server.wait_for("sum(rate(halfopen_circuit_breaker_transitions_total[10s])) > 0")
             yield server
@@ -57,6 +64,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         for process in processes:
             process.kill()
             process.communicate()
+
+
+def _hurried(rules: str) -> str:
+    """Return the rules with seconds for minutes, so that a test need not wait for an hour."""
+    rules = re.sub(r"\bfor: \w+", "for: 0s", rules).replace("interval: 15s", "interval: 300ms")
+    rules = rules.replace("[15m]", "[20s]").replace("> 900", "> 10")
+    return re.sub(r"\[(5m|10m|30m|1h)\]", "[8s]", rules)
 
 
 def _queries() -> list[str]:
@@ -79,6 +93,23 @@ def test_each_query_of_the_dashboard_returns_series(prometheus: Prometheus, expr
 @pytest.mark.parametrize("expression", RESILIENCE4J)
 def test_each_query_of_resilience4js_dashboard_returns_series(prometheus: Prometheus, expression: str) -> None:
     assert prometheus.wait_for(expression)
+
+
+@pytest.mark.parametrize("selector", sorted(set(re.findall(r"\bhalfopen_[a-z_]+\b(?:\{[^}]*\})?", EXPRESSIONS))))
+def test_each_selector_of_the_alert_rules_returns_series(prometheus: Prometheus, selector: str) -> None:
+    assert prometheus.wait_for(selector)
+
+
+@pytest.mark.parametrize("alert", re.findall(r"- alert: (\w+)", RULES))
+def test_each_alert_fires_when_its_cause_is_there(prometheus: Prometheus, alert: str) -> None:
+    assert prometheus.wait_for(f'ALERTS{{alertname="{alert}",alertstate="firing"}}', seconds=40)
+
+
+def test_no_alert_fires_for_what_is_well(prometheus: Prometheus) -> None:
+    fired = prometheus.query('ALERTS{alertstate="firing"}')
+
+    assert [] == [one["metric"] for one in fired if one["metric"].get("name") == "healthy"]
+    assert [] == [one["metric"] for one in fired if one["metric"].get("store") == "valkey"]
 
 
 def test_the_variables_of_the_dashboards_are_filled(prometheus: Prometheus) -> None:
