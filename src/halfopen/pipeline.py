@@ -21,6 +21,7 @@ from halfopen._core.settings import Call
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.chaining import chain
 from halfopen._runtime.clock import Clock
+from halfopen._runtime.keyed import KeyedPolicy
 from halfopen._runtime.policy import is_async, mark, refuse_what_is_no_function
 from halfopen._runtime.wiring import users_of, wire
 from halfopen._runtime.wrappers import kind_of
@@ -322,8 +323,14 @@ def _is_retry(policy: object) -> bool:
     return any(kind.__module__ == "halfopen.retry" and kind.__name__ == "Retry" for kind in type(policy).__mro__)
 
 
-def _breaker_around(flat: Sequence[Policy], place: int) -> CircuitBreaker | None:
-    return next((policy for policy in reversed(flat[:place]) if isinstance(policy, CircuitBreaker)), None)
+def _breaker_around(flat: Sequence[Policy], place: int) -> Policy | None:
+    return next((policy for policy in reversed(flat[:place]) if _is_breaker(policy)), None)
+
+
+def _is_breaker(policy: object) -> bool:
+    # A family of breakers is one as well: which of them is around a retry, the call's key says.
+    one = policy._other if isinstance(policy, KeyedPolicy) else policy
+    return isinstance(one, CircuitBreaker)
 
 
 def _wire(pipeline: Pipeline) -> None:
@@ -333,7 +340,7 @@ def _wire(pipeline: Pipeline) -> None:
             wire(pipeline, policy, _breaker_around(pipeline.flat, place))
 
 
-def _others(pipeline: Pipeline, retry: Any, around: CircuitBreaker | None) -> list[Pipeline]:
+def _others(pipeline: Pipeline, retry: Any, around: Policy | None) -> list[Pipeline]:
     """Return the pipelines that use the retry under another breaker, but those around and inside this one."""
     own = {*map(id, pipeline.flat)}
     others: list[Pipeline] = []

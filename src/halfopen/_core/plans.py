@@ -232,12 +232,15 @@ def _fallback_hides_refusals(plan: Plan) -> Iterator[Finding]:
                 step,
                 refusing,
             )
-        elif place > 0:
+            continue
+        # A fallback around a fallback is a chain; nothing there counts the answer.
+        deceived = next((outer for outer in reversed(plan[:place]) if outer.kind != "Fallback"), None)
+        if deceived is not None:
             yield _finding(
                 "fallback_hides_refusals",
-                f"{step} answers the refusals of {refusing}, and {plan[place - 1]} around it takes these answers for "
-                "calls that were made. Put the fallback outermost",
-                plan[place - 1],
+                f"{step} answers the refusals of {refusing}, and {deceived} around it takes these answers for calls "
+                "that were made. Put the fallback outside",
+                deceived,
                 step,
                 refusing,
             )

@@ -26,6 +26,7 @@ from halfopen._runtime.asked_wait import NEVER, asked_wait
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
 from halfopen._runtime.deadline import AMBIENT, Line, lift, nearest, remaining
+from halfopen._runtime.keyed import KeyedPolicy
 from halfopen._runtime.notes import write_notes
 from halfopen._runtime.policy import innermost
 from halfopen._runtime.retry_tally import Tally
@@ -41,6 +42,10 @@ _SUPPRESSING = frozenset({"open", "half_open", "forced_open"})
 def attempt() -> int:
     """Return the number of the attempt that the present code belongs to, counted from 1; 1 outside any retry."""
     return _ATTEMPT.get()
+
+
+_Asked = tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any], Any]
+"""What is called, with what, and the label of a block."""
 
 
 class Host:
@@ -65,9 +70,9 @@ class Host:
         bus.attach(self)
         self.listeners_changed()
 
-    def suppressed(self) -> str | None:
-        """Return why the breaker around this retry wants no further attempts, if it does not."""
-        breaker = self.breaker
+    def suppressed(self, call: _Asked) -> str | None:
+        """Return why the breaker around this retry wants no further attempts of *call*, if it does not."""
+        breaker = _of_its_key(self.breaker, call) if isinstance(self.breaker, KeyedPolicy) else self.breaker
         if breaker is not None and str(breaker.state) in _SUPPRESSING:
             return f"circuit {breaker.name!r} is {str(breaker.state).replace('_', '-')}"
         if in_trial():
@@ -106,7 +111,7 @@ class Run:
     def __init__(
         self,
         host: Host,
-        call: tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any], Any],
+        call: _Asked,
         began: float | None = None,
     ) -> None:
         self._host = host
@@ -167,7 +172,9 @@ class Run:
 
     def is_over(self, error: Exception | None) -> bool:
         """Say after a sleep whether the next attempt has become pointless: a breaker has opened, the time is up."""
-        failure = Failure(attempt=0, elapsed=self._elapsed(), time_left=_ambient(), suppressed=self._host.suppressed())
+        failure = Failure(
+            attempt=0, elapsed=self._elapsed(), time_left=_ambient(), suppressed=self._host.suppressed(self._call)
+        )
         verdict = may_retry(self._settings.limits, failure)
         if verdict is not None:
             self._give_up(verdict, error)
@@ -200,7 +207,7 @@ class Run:
             refused=isinstance(evidence, RejectedError),
             asked=asked if asked != NEVER else None,
             forbidden=asked == NEVER,
-            suppressed=self._host.suppressed() if wanted else None,
+            suppressed=self._host.suppressed(self._call) if wanted else None,
         )
 
     def _may_repeat(self) -> bool:
@@ -274,6 +281,15 @@ class Run:
 
     def _elapsed(self) -> float:
         return self._host.now() - self._began
+
+
+def _of_its_key(family: KeyedPolicy[Any], call: _Asked) -> Any:
+    fn, args, kwargs, _ = call
+    try:
+        return None if fn is None else family._of(fn, args, kwargs)
+    except Exception:
+        # The family around has been asked the same already; an answer that changes is no reason to lose the error.
+        return None
 
 
 def _ask(question: Callable[[Any], object], subject: object) -> bool:
