@@ -12,8 +12,26 @@ from halfopen.instrumentation._samples import Header, Kind, Labels, Layout, Valu
 
 __all__ = ["Overflow", "Sums"]
 
-Sums: TypeAlias = dict[tuple[Header, Labels], Values]
 _STATE = "halfopen_circuit_breaker_state"
+
+
+class Sums:
+    """
+    Sums over many policies, one for each layout: thousands of equal layouts are added number by number.
+
+    Attributes:
+        counted: Of counters and histograms.
+        states: Whether any of the policies is in each state.
+    """
+
+    __slots__ = ("counted", "states")
+
+    def __init__(self) -> None:
+        self.counted: _ByLayout = {}
+        self.states: _ByLayout = {}
+
+
+_ByLayout: TypeAlias = dict[Layout, Values]
 
 
 class Overflow:
@@ -25,40 +43,49 @@ class Overflow:
     """
 
     def __init__(self, metrics: Sequence[Metric], owner: Labels) -> None:
-        summed = [each for each in metrics if each.header.kind is not Kind.GAUGE or each.name == _STATE]
-        self._view = View(summed, owner)
-        self._retired: Sums = {}
-        self._let_go: WeakKeyDictionary[Any, Sums] = WeakKeyDictionary()
+        self._counters = View([each for each in metrics if each.header.kind is not Kind.GAUGE], owner)
+        self._states = View([each for each in metrics if each.name == _STATE], owner)
+        self._retired: _ByLayout = {}
+        self._let_go: WeakKeyDictionary[Any, tuple[Layout, Values]] = WeakKeyDictionary()
 
     def see(self, policy: Any, look: Any, sums: Sums) -> None:
         """Count what one policy has counted into the sums of a scrape."""
         self._take_back(policy)
-        _combine(sums, self._numbers(look), operator.add)
+        _combine(sums.counted, *self._counters.see(look), operator.add)
+        _combine(sums.states, *self._states.see(look), max)
 
     def retire(self, policy: Any, look: Any) -> None:
         """Keep what a policy has counted that is let go."""
         self._take_back(policy)
-        numbers = {key: values for key, values in self._numbers(look).items() if key[0].name != _STATE}
-        self._let_go[policy] = numbers
-        _combine(self._retired, numbers, operator.add)
+        numbers = self._let_go[policy] = self._counters.see(look)
+        _combine(self._retired, *numbers, operator.add)
+
+    def take(self, sums: Sums) -> tuple[Layout, Values]:
+        """Return the series of a scrape's sums, with what those have counted that were let go."""
+        for layout, values in self._retired.items():
+            _combine(sums.counted, layout, values, operator.add)
+        return layout_of({**_by_series(sums.states, max), **_by_series(sums.counted, operator.add)})
 
     def _take_back(self, policy: Any) -> None:
         before = self._let_go.pop(policy, None)
         if before is not None:
-            _combine(self._retired, before, operator.sub)
-
-    def take(self, sums: Sums) -> tuple[Layout, Values]:
-        """Return the series of a scrape's sums, with what those have counted that were let go."""
-        _combine(sums, self._retired, operator.add)
-        return layout_of(sums)
-
-    def _numbers(self, look: Any) -> Sums:
-        layout, values = self._view.see(look)
-        return {(header, labels): numbers for header, labels, numbers in layout.series(values)}
+            _combine(self._retired, *before, operator.sub)
 
 
-def _combine(total: Sums, more: Sums, how: Callable[[float, float], float]) -> None:
-    for key, values in more.items():
-        there = total.get(key)
-        way = max if key[0].name == _STATE else how
-        total[key] = values if there is None else tuple(way(a, b) for a, b in zip(there, values, strict=True))
+def _combine(total: _ByLayout, layout: Layout, values: Values, how: Callable[[float, float], float]) -> None:
+    there = total.get(layout)
+    if there is not None:
+        total[layout] = tuple(map(how, there, values))
+    elif how is operator.sub:
+        total[layout] = tuple(-value for value in values)
+    else:
+        total[layout] = values
+
+
+def _by_series(total: _ByLayout, how: Callable[[float, float], float]) -> dict[tuple[Header, Labels], Values]:
+    found: dict[tuple[Header, Labels], Values] = {}
+    for layout, values in total.items():
+        for header, labels, numbers in layout.series(values):
+            there = found.get((header, labels))
+            found[header, labels] = numbers if there is None else tuple(map(how, there, numbers))
+    return found

@@ -115,13 +115,13 @@ class Metrics:
         """Look at every policy; no lock is held while the numbers are put in order."""
         scrape = Scrape(self._headers)
         add = scrape.parts.append
-        overflown: dict[str, Sums] = {kind: {} for kind in self._overflows}
+        overflown = {kind: Sums() for kind in self._overflows}
         for kind, policy in self._policies():
             look = look_at(policy) if kind == _BREAKER else policy.snapshot()
             with self._lock:
                 views = self._views_of(kind, policy)
                 if views is None:
-                    self._overflow(kind).see(policy, look, overflown.setdefault(kind, {}))
+                    self._overflow(kind).see(policy, look, overflown.setdefault(kind, Sums()))
             for view in views or ():
                 add(view.see(look))
         with self._lock:
