@@ -425,7 +425,48 @@ async def _h11(port: int, number: int) -> float:
     return await _spread(one, number)
 
 
-CLIENTS = {"httpx": _httpx, "httpcore": _httpcore, "aiohttp": _aiohttp, "h11 by hand": _h11}
+class _Bare(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        import httptools
+
+        self.transport = transport
+        self.parser = httptools.HttpResponseParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.parser.feed_data(data)
+
+    def on_body(self, body: bytes) -> None:
+        self.got += len(body)
+
+    def on_message_complete(self) -> None:
+        self.ended.set_result(self.got)
+
+    async def ask(self) -> int:
+        self.got, self.ended = 0, asyncio.get_running_loop().create_future()
+        self.transport.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1024\r\n\r\n" + BODY)
+        return int(await self.ended)
+
+
+async def _httptools(port: int, number: int) -> float:
+    idle: list[_Bare] = []
+
+    async def one() -> None:
+        if not idle:
+            idle.append((await asyncio.get_running_loop().create_connection(_Bare, "127.0.0.1", port))[1])
+        connection = idle.pop()
+        assert await connection.ask() == len(BODY)
+        idle.append(connection)
+
+    return await _spread(one, number)
+
+
+CLIENTS = {
+    "httpx": _httpx,
+    "httpcore": _httpcore,
+    "aiohttp": _aiohttp,
+    "h11 by hand": _h11,
+    "httptools by hand": _httptools,
+}
 
 
 def compare_clients(number: int, rounds: int) -> dict[str, float]:
@@ -473,7 +514,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(
             json.dumps(rates)
             if chosen.json
-            else "\n".join(f"{n:12} {r:10,.0f} requests/CPU s" for n, r in rates.items())
+            else "\n".join(f"{n:18} {r:10,.0f} requests/CPU s" for n, r in rates.items())
         )
     else:
         figures = measure(chosen.seconds, chosen.rounds)

@@ -245,7 +245,9 @@ def test_the_entry_points_lead_to_modules_that_exist() -> None:
 def test_only_lower_bounds_stand_in_the_extras() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
 
-    assert [] == [line for lines in extras.values() for line in lines if not re.fullmatch(r"[\w\[\]-]+>=[\d.]+(?: ; .+)?", line)]
+    assert [] == [
+        line for lines in extras.values() for line in lines if not re.fullmatch(r"[\w\[\]-]+>=[\d.]+(?: ; .+)?", line)
+    ]
 
 
 # Nothing of anybody's machine

@@ -24,6 +24,7 @@ class Seen:
     path: str
     headers: dict[str, str]
     body: bytes
+    listed: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -65,7 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self._chunked() if self.headers.get("transfer-encoding") else self._plain()
-        seen = Seen(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+        listed = [(name.lower(), value) for name, value in self.headers.items()]
+        seen = Seen(self.command, self.path, dict(listed), body, listed)
         self.server.seen.append(seen)
         reply = self.server.answer(seen)
         if reply.act is not None:

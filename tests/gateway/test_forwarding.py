@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halfopen import Registry, Retry, State, Timeout
+from halfopen import Hedge, Registry, Retry, State, Timeout
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.pipeline import Pipeline
 from tests.gateway.support import Partner, Reply, ask, broken, closed_port, hang, raw, reset, until
@@ -360,3 +360,36 @@ def test_pipelined_requests_are_answered_in_order(partner: Partner, serving: Any
     got = raw(serving(), one % 1 + one % 2 + last)
 
     assert got.index(b"/base/1") < got.index(b"/base/2") < got.index(b"/base/3")
+
+
+def test_headers_that_come_more_than_once_stay_so(partner: Partner, serving: Any) -> None:
+    lines = b"Host: localhost\r\nX-A: 1\r\nCookie: a=1; b=2\r\nX-A: 2\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+    raw(serving(), b"POST /to/acme/x HTTP/1.1\r\n" + lines)
+
+    assert ["1", "2"] == [value for name, value in partner.seen[0].listed if name == "x-a"]
+    assert ["a=1; b=2"] == [value for name, value in partner.seen[0].listed if name == "cookie"]
+
+
+def test_a_pipeline_that_does_not_fit_after_a_reload_leaves_the_old_one_in_force(
+    partner: Partner, serving: Any, registry: Registry
+) -> None:
+    registry.add(Pipeline(CircuitBreaker("acme"), name="acme"))
+    port = serving(pipeline="pipeline.acme")
+    registry.put("pipeline", "acme", Pipeline(Hedge("acme", delay=1.0), name="acme"))
+
+    assert [200, 200] == [ask(port, "/to/acme/x", b"x").status for _ in range(2)]
+
+
+def test_a_pipeline_put_in_place_of_another_counts_at_once(partner: Partner, serving: Any, registry: Registry) -> None:
+    registry.add(Pipeline(CircuitBreaker("acme"), name="acme"))
+    port = serving(pipeline="pipeline.acme")
+    ask(port, "/to/acme/x", b"x")
+    shut = CircuitBreaker("other")
+    shut.force_open()
+    registry.put("pipeline", "acme", Pipeline(shut, name="acme"))
+
+    got = ask(port, "/to/acme/x", b"x")
+
+    assert (503, "forced_open") == (got.status, got.json["reason"])
+    assert "60" == got.headers["retry-after"]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PREFIX", "Forwarding"]
 
 PREFIX = b"/to/"
+_MAY_REFUSE = frozenset({State.OPEN, State.HALF_OPEN, State.RECOVERING, State.FORCED_OPEN})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # Also as %2e: what stands below a partner's URL must not climb out of it.
 _DOTS = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:$|/|\\|%2f|%5c)", re.IGNORECASE)
@@ -111,7 +112,7 @@ class Forwarding:
             return
         try:
             breaker = partner.breaker
-            if breaker is None or breaker.state is State.CLOSED:
+            if breaker is None or breaker.state not in _MAY_REFUSE:
                 # A slow program must not keep a permit; a refusal must not wait for a body.
                 await exchange.incoming.settle()
             keyed = any(name == "idempotency-key" for name, _ in head.headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,8 @@ from ._settings import GatewaySettings, PartnerSettings
 from ._upstream import Upstream
 
 __all__ = ["Partner"]
+
+_log = logging.getLogger("halfopen.gateway")
 
 _UNFIT = {
     Hedge: "it would send a message twice",
@@ -47,6 +50,7 @@ class Partner:
         self.judge = Judge(settings.name, settings.profile, as2=settings.as2)
         self._registry = registry
         self._made_of: Any = None
+        self._unfit: Any = None
         self._whole: Callable[..., Awaitable[Any]]
         self._once: Callable[..., Awaitable[Any]]
         self._breaker: CircuitBreaker | None = None
@@ -86,7 +90,15 @@ class Partner:
             if self._made_of is not None:
                 return
             found = registry.circuit_breaker(name, consecutive_failures=5)
-        self._use(found)
+        if found is self._unfit:
+            return
+        try:
+            self._use(found)
+        except ConfigError as error:
+            if self._made_of is None:
+                raise
+            self._unfit = found
+            _log.error("the pipeline of %s stays what it was: %s", self.name, error)
 
     def _use(self, found: Any) -> None:
         if not isinstance(found, Pipeline):

@@ -70,6 +70,8 @@ def serve(gateway: Gateway) -> uvicorn.Server:
     settings = gateway.settings
     config = uvicorn.Config(
         gateway,
+        host=settings.host.strip("[]"),
+        port=settings.port,
         http=connection_class(settings),
         ws="none",
         lifespan="on",
