@@ -256,7 +256,7 @@ def test_stop_delivers_what_waits() -> None:
 
 
 def test_too_many_waiting_moves_are_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfopen.instrumentation.notifications.WAITING_AT_MOST", 5)
+    monkeypatch.setattr("halfopen.instrumentation._post.WAITING_AT_MOST", 5)
     registry = Registry()
     told: list[Notification] = []
     notifier = Notifier(registry, told.append, group_for=60.0)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from halfopen._core.checking import Checks
 
 if TYPE_CHECKING:
-    from halfopen.instrumentation.notifications import Notification
+    from halfopen.instrumentation._messages import Notification
 
 __all__ = ["Command", "Function", "Sink", "Webhook", "worth_retrying"]
 
