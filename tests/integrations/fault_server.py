@@ -101,6 +101,15 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.ending.wait(self.server.pause):
                 break
 
+    def _trickle_until_close(self, mode: str) -> None:
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for byte in BODY:
+            self.wfile.write(bytes([byte]))
+            if self.server.ending.wait(self.server.pause):
+                break
+
     def _break_off(self, mode: str) -> None:
         self._begin(BODY)
         self.wfile.write(BODY[:10])

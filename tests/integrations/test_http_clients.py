@@ -360,7 +360,7 @@ def test_eligible_sees_the_request(server: FaultServer, connect: Callable[..., C
 # Deadlines
 
 
-@pytest.mark.parametrize("fault", ["hang", "trickle"])
+@pytest.mark.parametrize("fault", ["hang", "trickle", "trickle-until-close"])
 def test_a_call_ends_by_the_ambient_deadline(server: FaultServer, connect: Callable[..., Client], fault: str) -> None:
     client = connect()
     began = time.monotonic()

@@ -199,6 +199,18 @@ def test_an_answer_that_has_begun_breaks_off(port: int) -> None:
         get(port, "/begun")
 
 
+def test_an_answer_that_has_begun_gets_no_second_head() -> None:
+    sent: list[str] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    with pytest.raises(CircuitOpenError):
+        asyncio.run(asgi.RefusalMiddleware(asgi_app)({"type": "http", "path": "/begun"}, None, send))  # type: ignore[arg-type]
+
+    assert ["http.response.start", "http.response.body"] == sent
+
+
 def test_a_body_that_is_made_late_may_still_be_refused() -> None:
     with serving_wsgi(wsgi.RefusalMiddleware(wsgi_app)) as port:
         assert 503 == get(port, "/late")[0]

@@ -36,15 +36,20 @@ class Timed:
             return make(conn, method, url, **kwargs)
 
         cuts: list[bool] = []
+        response: Any = None
 
         def cut() -> None:
             cuts.append(True)
-            with suppress(OSError, AttributeError):  # it has ended, or is not connected
-                conn.sock.shutdown(SHUT_RD)
+            with suppress(Exception):  # it has ended, or is not connected
+                # A connection that ends with its answer has handed the socket over to it.
+                (conn.sock.shutdown if conn.sock is not None else response._sock_shutdown)(SHUT_RD)
 
         timer = line[1].call_at(line[0], cut)
         try:
-            response = make(conn, method, url, **{**kwargs, "timeout": shortened(kwargs.get("timeout"))})
+            timed = {**kwargs, "timeout": shortened(kwargs.get("timeout")), "preload_content": False}
+            response = make(conn, method, url, **timed)
+            if kwargs.get("preload_content", True):
+                response.read(cache_content=True)
         except Exception as error:
             if not past(line) or isinstance(error, TimeoutError):
                 raise
