@@ -97,6 +97,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
         checks = Checks()
         checks.text("name", name)
         check_classifier(checks, classify)
+        _check_surroundings(checks, tags, clock, rng, bus)
         settings = make_settings(
             checks,
             window=window,
@@ -113,7 +114,8 @@ class CircuitBreaker(Guarding, Orders, Looking):
             automatic_half_open=automatic_half_open,
         )
         note_built(name)
-        self._build(name, settings, classify, tags or _NO_TAGS, clock or SYSTEM_CLOCK, rng or CHANCE, bus or Bus())
+        own_tags = dict(tags) if tags else _NO_TAGS
+        self._build(name, settings, classify, own_tags, clock or SYSTEM_CLOCK, rng or CHANCE, bus or Bus())
 
     @classmethod
     def from_settings(
@@ -248,6 +250,21 @@ class CircuitBreaker(Guarding, Orders, Looking):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {self._circuit.state.kind.value}>"
+
+
+def _check_surroundings(checks: Checks, tags: Any, clock: Any, rng: Any, bus: Any) -> None:
+    if tags is not None and not _are_texts(tags):
+        checks.wrong("tags", tags, "a mapping of text to text", "wrong_type")
+    if clock is not None and not all(callable(getattr(clock, name, None)) for name in ("monotonic", "wall")):
+        checks.wrong("clock", clock, "a Clock, such as halfopen.testing.FakeClock()", "wrong_type")
+    if rng is not None and not callable(getattr(rng, "uniform", None)):
+        checks.wrong("rng", rng, "a random.Random", "wrong_type")
+    if bus is not None and not isinstance(bus, Bus):
+        checks.wrong("bus", bus, "a Bus, such as that of a Registry", "wrong_type")
+
+
+def _are_texts(tags: Any) -> bool:
+    return isinstance(tags, Mapping) and all(isinstance(text, str) for pair in tags.items() for text in pair)
 
 
 def _is_descriptor(fn: object) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from halfopen._core.checking import Checks
+from halfopen._core.checking import Checks, is_coroutine_function
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Classified
 from halfopen.errors import RejectedError
 
@@ -89,9 +89,9 @@ def _each(given: Any) -> tuple[Any, ...]:
 
 def _check_matchers(checks: Checks, path: str, given: Any) -> None:
     for matcher in _each(given):
-        is_class = isinstance(matcher, type)
-        if not callable(matcher) or (is_class and not issubclass(matcher, BaseException)):
-            checks.wrong(path, matcher, "a class of exceptions, a predicate, or a tuple of them", "wrong_type")
+        right = issubclass(matcher, BaseException) if isinstance(matcher, type) else callable(matcher)
+        if not right or is_coroutine_function(matcher):
+            checks.wrong(path, matcher, "a class of exceptions, a plain predicate, or a tuple of them", "wrong_type")
 
 
 def _matches(error: Exception, matchers: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["Checks", "nearest", "usable_seconds"]
+__all__ = ["Checks", "is_coroutine_function", "nearest", "usable_seconds"]
 
 
 class Checks:
@@ -53,7 +53,7 @@ class Checks:
         allowed = f"{what} of at least 0" if zero else f"{what} greater than 0"
         if not _is_number(value):
             self.wrong(path, value, allowed, "wrong_type")
-        elif not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        elif not _is_finite(value) or value < 0 or (value == 0 and not zero):
             self.wrong(path, value, allowed)
 
     def share(self, path: str, value: Any, *, optional: bool = False, zero: bool = False) -> None:
@@ -67,9 +67,13 @@ class Checks:
             self.wrong(path, value, allowed)
 
     def callable(self, path: str, value: Any, *, optional: bool = False) -> None:
-        """Want something that can be called."""
-        if not (callable(value) or (optional and value is None)):
+        """Want something that can be called and answers at once: a coroutine as an answer would always be true."""
+        if optional and value is None:
+            return
+        if not callable(value):
             self.wrong(path, value, "something that can be called", "wrong_type")
+        elif is_coroutine_function(value):
+            self.wrong(path, value, "a plain function, no coroutine function", "wrong_type")
 
     def flag(self, path: str, value: Any) -> None:
         """Want True or False."""
@@ -98,9 +102,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
+
+
+def is_coroutine_function(value: Any) -> bool:
+    """Say whether a call of *value*, which can be called, makes a coroutine, which nobody would await."""
+    from inspect import iscoroutinefunction
+
+    return iscoroutinefunction(value) or iscoroutinefunction(type(value).__call__)
+
+
 def usable_seconds(seconds: Any) -> float | None:
     """Return *seconds* if it is a finite number of at least 0, else None."""
-    return float(seconds) if _is_number(seconds) and math.isfinite(seconds) and seconds >= 0 else None
+    return float(seconds) if _is_number(seconds) and _is_finite(seconds) and seconds >= 0 else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
