@@ -69,18 +69,21 @@ class Exponential:
         checks.done()
 
     def __call__(self, step: int, rng: Random) -> float:
-        base = min(self.first * math.pow(self.factor, self._exponent(step)), self.cap)
+        base = min(self._uncapped(step), self.cap)
         if not self.jitter:
             return base
         # At the cap the spread is downwards only: the cap is a promise, and a fleet must not meet there either.
         return rng.uniform(base * (1 - self.jitter), min(base * (1 + self.jitter), self.cap))
 
-    def _exponent(self, step: int) -> float:
+    def _uncapped(self, step: int) -> float:
         if self.factor == 1:
-            return 0.0
+            return self.first
         # One step beyond the cap is far enough; a larger power would overflow after some thousand failed rounds.
         reach = math.log(self.cap / self.first) / math.log(self.factor) + 1
-        return min(float(step - 1), reach)
+        try:
+            return self.first * math.pow(self.factor, min(step - 1, reach))
+        except OverflowError:  # an enormous factor, or a cap that lies enormously far above the first wait
+            return self.cap
 
     def __str__(self) -> str:
         return f"{self.first:g} s × {self.factor:g} up to {self.cap:g} s"

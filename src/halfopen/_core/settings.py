@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from halfopen._core.backoff import RETRY_AFTER_CAP, Backoff, Constant, Exponential
-from halfopen._core.checking import Checks
+from halfopen._core.checking import Checks, usable_seconds
 from halfopen._core.states import Reason, State
 from halfopen._core.windows import CountWindow, Sums, TimeWindow, Totals
 
@@ -82,6 +82,8 @@ class HalfOpen:
         checks.seconds("max_duration", self.max_duration, optional=True)
         if self.after_max_duration not in (State.OPEN, State.CLOSED):
             checks.wrong("after_max_duration", self.after_max_duration, "State.OPEN or State.CLOSED")
+        else:
+            object.__setattr__(self, "after_max_duration", State(self.after_max_duration))  # a text is equal to one
         checks.callable("eligible", self.eligible, optional=True)
         if not checks.mistakes and self.concurrent > self.permitted_calls:
             allowed = f"at most permitted_calls ({self.permitted_calls})"
@@ -158,6 +160,8 @@ class Settings:
     automatic_half_open: bool = False
     # Made once for all breakers that share these settings.
     rules: tuple[TripRules, TrialRules] = field(init=False, repr=False, compare=False)
+    # Seconds to which a Retry-After is cut: the cap of the backoff, or 600. Read once, for it may be user code.
+    retry_after_cap: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks = Checks()
@@ -179,6 +183,7 @@ class Settings:
             self._check_conflicts(checks)
         checks.done()
         object.__setattr__(self, "rules", (TripRules(self), TrialRules(self)))
+        object.__setattr__(self, "retry_after_cap", _retry_after_cap(self.backoff))
 
     def _check_window(self, checks: Checks) -> None:
         checks.whole("minimum_calls", self.minimum_calls, 1, optional=True)
@@ -221,10 +226,13 @@ class Settings:
         wait = self.wait_in_open
         return wait if callable(wait) else Constant(wait)
 
-    @property
-    def retry_after_cap(self) -> float:
-        """Seconds to which a Retry-After is cut: the cap of the backoff, or 600."""
-        return float(getattr(self.backoff, "cap", RETRY_AFTER_CAP))
+
+def _retry_after_cap(backoff: Backoff) -> float:
+    try:
+        cap = usable_seconds(getattr(backoff, "cap", None))
+    except Exception:  # a property of the user's
+        return RETRY_AFTER_CAP
+    return RETRY_AFTER_CAP if cap is None else cap
 
 
 NEVER = (1, 0)
@@ -236,12 +244,19 @@ def exact_share(threshold: float | None) -> tuple[int, int]:
     Return a threshold as (part, whole), to be compared by multiplication and exactly.
 
     A float near a short fraction is taken for it: 0.07 means 7 of 100, though 0.07 × 100 is a hair above 7. The
-    short fraction is the best one with a denominator up to 10⁹, found by continued fractions.
+    short fraction is the best one with a denominator up to 10⁹, found by continued fractions; but no threshold comes
+    down to 0, which calls without a single failure would reach.
     """
-    return NEVER if threshold is None else _short_fraction(*threshold.as_integer_ratio())
+    if threshold is None:
+        return NEVER
+    part, whole = _short_fraction(*threshold.as_integer_ratio())
+    return (part, whole) if part else (1, _LARGEST)
 
 
-def _short_fraction(numerator: int, denominator: int, largest: int = 10**9) -> tuple[int, int]:
+_LARGEST = 10**9
+
+
+def _short_fraction(numerator: int, denominator: int, largest: int = _LARGEST) -> tuple[int, int]:
     if denominator <= largest:
         return numerator, denominator
     low, high = (0, 1), (1, 0)

@@ -33,6 +33,9 @@ Sums = tuple[int, int, int, int]
 
 _NOTHING: Sums = (0, 0, 0, 0)
 
+SHORTEST_BUCKET = 1e-9
+"""Seconds; no clock tells shorter ones apart, and a length of 0 cannot be divided by."""
+
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
@@ -77,6 +80,9 @@ class TimeWindow:
         checks = Checks()
         checks.seconds("seconds", self.seconds)
         checks.whole("buckets", self.buckets, 1, 100_000)
+        if not checks.mistakes and self.seconds / self.buckets < SHORTEST_BUCKET:
+            allowed = f"buckets of {self.seconds / self.buckets:g} s are shorter than a nanosecond"
+            checks.wrong("buckets", self.buckets, allowed, "conflict")
         checks.done()
 
 
