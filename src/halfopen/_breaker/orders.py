@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from halfopen._breaker.judge import Judge, check_classifier
 from halfopen._breaker.shell import Shell
-from halfopen._core.checking import Checks
+from halfopen._core.checking import Checks, usable_seconds
 from halfopen._core.settings import Settings
 from halfopen._core.states import State
 from halfopen._core.stays import StateObject
@@ -109,18 +108,27 @@ class Orders(Shell):
         checks = Checks()
         if classify is not None:
             check_classifier(checks, classify)
-        settings = make_settings(checks, self._circuit.settings, **changes)
-        self.adopt(settings, classify)
+        while True:
+            present = self._circuit.settings
+            if self._adopt(make_settings(checks, present, **changes), classify, present):
+                return
 
     def adopt(self, settings: Settings, classify: Classifier | None = None) -> None:
         """Go on under other settings, which are checked already; see `configure`."""
+        self._adopt(settings, classify)
+
+    def _adopt(self, settings: Settings, classify: Classifier | None, instead_of: Settings | None = None) -> bool:
+        """Return False, and change nothing, where other settings than *instead_of* have come into force meanwhile."""
         now = self._now()
-        judge = self._judge if classify is None else Judge(self.name, classify)
+        judge = None if classify is None else Judge(self.name, classify)
         with self._lock:
-            self._judge = judge
+            if instead_of is not None and self._circuit.settings is not instead_of:
+                return False
+            self._judge = judge or self._judge
             self._refresh(now)
             self._circuit.configure(settings, now)
         self._after()
+        return True
 
 
 class Override:
@@ -141,6 +149,7 @@ class Override:
         breaker = self._breaker
         now = breaker._now()
         with breaker._lock:
+            breaker._circuit.tick(now)  # its end time may have come unnoticed
             if breaker._circuit.state is self._state:
                 breaker._circuit.order(State.CLOSED, now, note=reason, by=by)
         breaker._after()
@@ -163,7 +172,7 @@ def _seconds_until(until: Until, wall: float) -> float | None:
     allowed = "seconds from now greater than 0, a timedelta above 0, or a datetime in the future with a time zone"
     if isinstance(until, bool) or not isinstance(until, (int, float, type(None))):
         checks.wrong("until", until, allowed, "wrong_type")
-    elif until is not None and not (math.isfinite(until) and until > 0):
+    elif until is not None and not usable_seconds(until):
         checks.wrong("until", until, allowed)
     checks.done()
     return until  # type: ignore[return-value]  # the other forms are gone

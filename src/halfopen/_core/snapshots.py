@@ -295,6 +295,10 @@ def read_saved(data: Mapping[str, Any]) -> Saved:
     Raises:
         ConfigError: A field is missing or wrong; all of them are named.
     """
+    if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  (read from who knows where)
+        checks = Checks()
+        checks.wrong("saved", data, "a Snapshot, or the data of its plain()", "wrong_type")
+        checks.done()
     checks = Checks("saved.")
     state = data.get("state")
     if not isinstance(state, str) or state not in set(State):
