@@ -73,5 +73,8 @@ class Looking(Shell):
 def _local_time(unix: float) -> str:
     from datetime import datetime, timedelta
 
-    moment = datetime.fromtimestamp(unix)
+    try:
+        moment = datetime.fromtimestamp(unix)
+    except (ValueError, OverflowError, OSError):  # beyond the calendar
+        return "the end of time" if unix > 0 else "the beginning of time"
     return moment.strftime("%H:%M:%S" if abs(datetime.now() - moment) < timedelta(days=1) else "%Y-%m-%d %H:%M:%S")

@@ -41,19 +41,21 @@ def _because(last: CircuitTransitioned, settings: Settings) -> str:
         who = f" by {last.by}" if last.by else ""
         return f" by order{who}" + (f": {last.note}" if last.note else "")
     if last.reason is Reason.FAILURE_RATE:
-        limit = settings.failure_rate_threshold
-        return f" because {held.failures} of the last {held.calls} calls failed (limit {_percent(limit)})"
+        limit = _limit(_percent(settings.failure_rate_threshold))
+        return f" because {held.failures} of the last {held.calls} calls failed{limit}"
     if last.reason is Reason.SLOW_CALL_RATE:
-        limit, slow = settings.slow_call_rate_threshold, settings.slow_call_duration
-        return (
-            f" because {held.slow} of the last {held.calls} calls took longer than {slow or 0:g} s"
-            f" (limit {_percent(limit)})"
-        )
+        limit, slow = _limit(_percent(settings.slow_call_rate_threshold)), settings.slow_call_duration
+        took = "were slow" if slow is None else f"took longer than {slow:g} s"
+        return f" because {held.slow} of the last {held.calls} calls {took}{limit}"
     if last.reason is Reason.FAILURE_COUNT:
-        return f" because {held.failures} calls failed (limit {settings.failure_count_threshold})"
+        return f" because {held.failures} calls failed" + _limit(settings.failure_count_threshold)
     if last.reason is Reason.CONSECUTIVE:
-        return f" because {settings.consecutive_failures} calls in a row failed"
+        return f" because {settings.consecutive_failures or 'too many'} calls in a row failed"
     return " because " + _plain_reason(last, settings)
+
+
+def _limit(limit: object) -> str:
+    return "" if limit is None else f" (limit {limit})"  # the rule may be gone since
 
 
 def _plain_reason(last: CircuitTransitioned, settings: Settings) -> str:
@@ -78,7 +80,9 @@ def _bad_trials(last: CircuitTransitioned) -> int:
 
 def _following(look: Snapshot, settings: Settings, clock_time: Callable[[float], str]) -> str:
     if look.state is State.OPEN and look.remaining_wait is not None:
-        return f"next trial in {look.remaining_wait:.1f} s (step {look.step} of backoff {_backoff(settings.backoff)})"
+        # An order that says how long does not count as a step; on a fresh circuit there is none to tell of.
+        step = f" (step {look.step} of backoff {_backoff(settings.backoff)})" if look.step else ""
+        return f"next trial in {look.remaining_wait:.1f} s{step}"
     if look.state is State.HALF_OPEN:
         done = sum(slot.status in ("succeeded", "failed") for slot in look.trials)
         running = sum(slot.status == "running" for slot in look.trials)
@@ -98,5 +102,5 @@ def _backoff(backoff: Backoff) -> str:
     return str(backoff) if type(backoff).__module__.startswith("halfopen.") else "of its own"
 
 
-def _percent(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.3g} %"
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.3g} %"
