@@ -16,7 +16,7 @@ The dependency's own exceptions pass through unwrapped and are not in this tree.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
@@ -95,7 +95,7 @@ class CircuitOpenError(RejectedError):
 
     def _sentence(self) -> str:
         why = _REFUSALS.get(self.reason, self.reason)
-        later = "" if self.retry_after is None else f"; try again in {self.retry_after:.3g} s"
+        later = "" if self.retry_after is None else f"; try again in {_digits(self.retry_after)} s"
         return f"circuit {self.name!r} refused the call: {why}{later}"
 
 
@@ -106,6 +106,10 @@ _REFUSALS = {
     "recovering": "it is recovering and admits only a share of the calls",
     "forced_open": "it is forced open by an order",
 }
+
+
+def _digits(seconds: float) -> str:
+    return f"{seconds:.3g}" if seconds < 999 else f"{seconds:.0f}"  # from there on the short form would say 1e+03
 
 
 class BulkheadFullError(RejectedError):
@@ -152,7 +156,7 @@ class RateLimitedError(RejectedError):
         return float(self.args[1])
 
     def _sentence(self) -> str:
-        return f"rate limiter {self.name!r} refused the call; try again in {self.retry_after:.3g} s"
+        return f"rate limiter {self.name!r} refused the call; try again in {_digits(self.retry_after)} s"
 
 
 class CallTimeoutError(HalfOpenError, TimeoutError):
@@ -224,6 +228,21 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
+class _Shown(str):
+    """What a value looked like that cannot travel itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _portable(mistake: Mistake) -> Mistake:
+    if mistake.value is None or type(mistake.value) in (bool, int, float, str):
+        return mistake
+    return replace(mistake, value=_Shown(_shown(mistake.value)))
+
+
 class ConfigError(HalfOpenError, ValueError):
     """
     One or more settings are wrong; every mistake is listed, none hides another.
@@ -236,7 +255,7 @@ class ConfigError(HalfOpenError, ValueError):
         self.mistakes = tuple(mistakes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.mistakes,)
+        return type(self), (tuple(map(_portable, self.mistakes)),)
 
     def _sentence(self) -> str:
         if len(self.mistakes) == 1:
