@@ -24,7 +24,7 @@ class Judge:
 
     def __init__(self, name: str, classifier: Classifier) -> None:
         self._name = name
-        self._logged = False
+        self._logged: frozenset[str] = frozenset()
         self.classifier = classifier
         self.judges_results = bool(getattr(classifier, "judges_results", True))
         self._known = NO_CARRIERS if getattr(classifier, "takes_all", False) else frozenset[type]()
@@ -33,20 +33,19 @@ class Judge:
         """Judge a call that raised after *spent* seconds."""
         cls: type[BaseException] = type(error)
         kind = cls.__qualname__
-        if cls in self._known and not error.__dict__:
-            return (FAILURE, spent, None, kind)
-        if isinstance(error, Exception):
+        try:
+            # Inside the `try`, because an exception may be a stranger's and resist being looked at.
+            if cls in self._known and not error.__dict__:
+                return (FAILURE, spent, None, kind)
+            if not isinstance(error, Exception):
+                return _interrupted(error, spent, slow_after)
             if isinstance(error, _MAYBE_REFUSAL) and is_refusal(error):
                 return (IGNORED, spent, None, kind)
-            try:
-                answer = self.classifier.of_exception(error)
-            except Exception:
-                return self._unjudged(spent, kind)
-            # The common answer, without a further call.
-            return (answer, spent, None, kind) if type(answer) is Outcome else self._told(answer, spent, kind)
-        # Cancelled from outside is no evidence, unless it was slow already: somebody lost patience with a hanging call.
-        lost_patience = spent > slow_after and is_cancellation(error)
-        return (FAILURE if lost_patience else IGNORED, spent, None, kind)
+            answer = self.classifier.of_exception(error)
+        except Exception:
+            return self._unjudged(spent, kind)
+        # The common answer, without a further call.
+        return (answer, spent, None, kind) if type(answer) is Outcome else self._told(answer, spent, kind)
 
     def of_return(self, value: Any, spent: float) -> Report:
         """Judge a call that returned; without a say on results it is a success."""
@@ -73,9 +72,18 @@ class Judge:
 
     def log_once(self, message: str) -> None:
         """Log the present exception, but only the first time for this breaker: user code may be wrong on every call."""
-        if not self._logged:
-            self._logged = True
-            logger().exception(message, self._name)
+        if message not in self._logged:
+            self._logged |= {message}
+            try:
+                logger().exception(message, self._name)
+            except Exception:  # it resists being shown, too
+                logger().error(message, self._name)
+
+
+def _interrupted(error: BaseException, spent: float, slow_after: float) -> Report:
+    # Cancelled from outside is no evidence, unless it was slow already: somebody lost patience with a hanging call.
+    lost_patience = spent > slow_after and is_cancellation(error)
+    return (FAILURE if lost_patience else IGNORED, spent, None, type(error).__qualname__)
 
 
 def check_classifier(checks: Checks, classify: Any) -> None:
