@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import weakref
 from collections import deque
@@ -151,7 +152,9 @@ class Bus:
     def _call(self, listener: Listener, event: Event) -> None:
         try:
             listener(event)
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not _is_cancellation(error):
+                raise
             self.errors += 1
             logger().exception("a listener raised on %s of %r", type(event).__name__, event.name)
 
@@ -163,6 +166,12 @@ class Bus:
             self.waiting = deque()
         for member in self._alive():
             member.after_fork()
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Say whether a listener has read a cancelled future; a plain function is never cancelled itself."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 _NOTHING_WANTED: dict[type[Event], bool] = {}
