@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from halfopen._core.checking import usable_seconds
 from halfopen._core.circuit import Report
@@ -116,6 +116,9 @@ class Permit:
             self._report(_success)
         else:
             self._raised(error)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a permit cannot be copied or pickled: it is leave for one call")
 
     def __repr__(self) -> str:
         how = "settled" if self.settled else "trial call" if self.trial else "given"
