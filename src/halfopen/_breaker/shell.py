@@ -150,7 +150,11 @@ class Shell:
             return
         if timer is not None:
             timer[1].cancel()
-        self._timer = (due, self._clock.call_at(due, _weak_tick(self)))
+        try:
+            self._timer = (due, self._clock.call_at(due, _weak_tick(self)))
+        except Exception:  # no further thread can be started, say
+            self._timer = None
+            self._judge.log_once("no timer could be set for %r; its next call moves it on")
 
     # Upkeep
 
