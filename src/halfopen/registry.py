@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,9 +15,10 @@ from halfopen._core.events import Event, PolicyCreated, PolicyEvicted
 from halfopen._core.snapshots import Snapshot
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
-from halfopen._runtime.keyed import KeyedPolicy
+from halfopen._runtime.keyed import LARGEST_FAMILY, KeyedPolicy
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.classification import Failures
+from halfopen.errors import ConfigError
 from halfopen.typing import Classifier, Policy
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class KeyedBreakers(KeyedPolicy[CircuitBreaker]):
     ) -> None:
         self._registry = registry
         self._template = template
-        self._gone: list[CircuitBreaker] = []
+        self._news: deque[tuple[Callable[..., Event], CircuitBreaker]] = deque()
         super().__init__(pattern, self._like_template, max_keys=max_keys, key=key)
 
     def _like_template(self, name: str) -> CircuitBreaker:
@@ -74,16 +75,20 @@ class KeyedBreakers(KeyedPolicy[CircuitBreaker]):
 
     def __getitem__(self, key: Hashable) -> CircuitBreaker:
         """Return the breaker of *key*, made when it is first asked for."""
-        known = self._kept.get(key)
         breaker = super().__getitem__(key)
-        if breaker is not known:
-            self._registry._tell(PolicyCreated, breaker)
-        while self._gone:
-            self._registry._tell(PolicyEvicted, self._gone.pop())
+        while self._news:
+            try:
+                news = self._news.popleft()
+            except IndexError:  # another thread was quicker
+                break
+            self._registry._tell(*news)
         return breaker
 
+    def _take_in(self, policy: CircuitBreaker) -> None:
+        self._news.append((PolicyCreated, policy))
+
     def _let_go(self, key: Hashable, policy: CircuitBreaker) -> None:
-        self._gone.append(policy)
+        self._news.append((PolicyEvicted, policy))
 
     def breakers(self) -> list[CircuitBreaker]:
         """Return those that are kept now, and ``__other__`` once it was needed."""
@@ -212,6 +217,9 @@ class Registry:
         Raises:
             ConfigError: A setting is wrong, or the breaker exists with other settings.
         """
+        checks = Checks()
+        checks.text("name", name)
+        checks.done()
         known: CircuitBreaker | None = self.find(_BREAKER, name)
         if known is None and not settings and classify is None and tags is None:
             known = self._from_family(name)
@@ -254,16 +262,23 @@ class Registry:
         Raises:
             ConfigError: The pattern or a setting is wrong; every mistake is named.
         """
-        with self._lock:
-            known = self._families.get(pattern)
-        if known is not None:
-            return known
         checks = Checks()
         if not isinstance(pattern, str) or pattern.count("*") != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             checks.wrong("pattern", pattern, "a text with one * for the key, such as host:*")
+        else:
+            with self._lock:
+                known = self._families.get(pattern)
+            if known is not None:
+                return known
+        checks.whole("max_keys", max_keys, 1, LARGEST_FAMILY)
+        try:
+            # The template is checked, and its rules are made, once for all keys.
+            template = CircuitBreaker(
+                str(pattern) or "*", classify=classify or Failures(), tags=tags, clock=self.clock, **settings
+            )
+        except ConfigError as wrong:
+            raise ConfigError(checks.mistakes + list(wrong.mistakes)) from None
         checks.done()
-        # The template is checked, and its rules are made, once for all keys.
-        template = CircuitBreaker(pattern, classify=classify or Failures(), tags=tags, clock=self.clock, **settings)
         family = KeyedBreakers(pattern, template, max_keys, self, key)
         with self._lock:
             return self._families.setdefault(pattern, family)

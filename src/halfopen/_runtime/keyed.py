@@ -13,13 +13,14 @@ from halfopen._core.checking import Checks
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.policy import CallPolicy, decorate, innermost
 
-__all__ = ["KeyedPolicy"]
+__all__ = ["LARGEST_FAMILY", "KeyedPolicy"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 OTHER = "__other__"
+LARGEST_FAMILY = 1_000_000
 _LOOKS = 16
 
 
@@ -52,7 +53,7 @@ class KeyedPolicy(Generic[K]):
     ) -> None:
         checks = Checks()
         checks.text("name", name)
-        checks.whole("max_keys", max_keys, 1, 1_000_000)
+        checks.whole("max_keys", max_keys, 1, LARGEST_FAMILY)
         checks.callable("key", key, optional=True)
         checks.done()
         self.name = name
@@ -90,9 +91,12 @@ class KeyedPolicy(Generic[K]):
             return policy
         if len(self._kept) >= self._max_keys and not self._make_room():
             self.overflows += 1
+            if self.overflows == 1:
+                self._take_in(self._other)
             return self._other
         policy = self._alive.get(key, fresh)
         self._kept[key] = self._alive[key] = policy
+        self._take_in(policy)
         return policy
 
     def _make_room(self) -> bool:
@@ -103,6 +107,9 @@ class KeyedPolicy(Generic[K]):
                 return True
             self._kept.move_to_end(key)
         return False
+
+    def _take_in(self, policy: K) -> None:
+        """Take note that a policy is about to be handed out for the first time; called under the lock."""
 
     def _let_go(self, key: Hashable, policy: K) -> None:
         """Take note that a policy made room; called under the lock."""
