@@ -9,7 +9,7 @@ from halfopen._core.checking import nearest
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen.config.configuration import Entry
 from halfopen.config.forms import Reader, named, place_mistakes
-from halfopen.config.items import Findings, Item, plain
+from halfopen.config.items import Findings, Item, dotted, plain
 from halfopen.config.notations import Reference
 from halfopen.config.settings import KEYED_FIELDS, KINDS, PolicyKind, Site
 from halfopen.config.templates import Templates
@@ -29,7 +29,8 @@ def read_entries(root: Item, reader: Reader) -> list[Entry]:
     findings = reader.findings
     if not root.is_table:
         if root.value is not None:
-            findings.wrong(root, "a table of policies by kind and name, such as [breaker.payments]")
+            words = "the whole file has to be a table of policies by kind and name, such as [breaker.payments]"
+            findings.wrong(root, words, "conflict")
         return []
     for section, item in root.value.items():
         # x- is for what only YAML anchors need.
@@ -106,8 +107,9 @@ def _check_name(kind: PolicyKind, name: str, where: Item, findings: Findings) ->
 
 
 def _check_required(kind: PolicyKind, where: Item, items: Mapping[str, Item], findings: Findings) -> None:
+    told = {mistake.path for mistake in findings.mistakes}  # of a variable that is not set
     for key, (_, words) in kind.required.items():
-        if key not in items:
+        if key not in items and dotted((*where.path, key)) not in told:
             findings.wrong(where, words, "missing", below=key)
 
 

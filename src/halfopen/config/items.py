@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,14 @@ from typing import Any, TypeGuard, cast
 from halfopen._core.checking import nearest
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["Findings", "Item", "Path", "dotted", "is_list", "is_mapping", "plain"]
+__all__ = ["DEEPEST", "Findings", "Item", "Path", "dotted", "is_list", "is_mapping", "plain"]
 
 Path = tuple[str, ...]
 
-_PLAIN_KEY = re.compile(r"""[^\s."'\[\]]+""")
+_PLAIN_KEY = re.compile(r"""[^\s."'\[\]\\\x00-\x1f\x7f-\x9f]+""")
 MOST_MISTAKES = 1000
+DEEPEST = 100
+"""Tables in tables; what is deeper is no configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,8 @@ def plain(item: Any) -> Any:
 
 
 def dotted(path: Path) -> str:
-    """Return a path as text; a key that could be misread stands in quotation marks."""
-    return ".".join(key if _PLAIN_KEY.fullmatch(key) else f'"{key}"' for key in path)
+    """Return a path as text of one line; a key that could be misread stands in quotation marks."""
+    return ".".join(key if _PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in path)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ Lost = tuple[str, str, int | None]
 """A path, what has no exact twin there, and its line."""
 
 ROOT = "resilience4j"
+_THREAD_POOL = canonical("thread-pool-bulkhead")
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -47,7 +48,8 @@ def translated(documents: list[Item], findings: Findings) -> tuple[Item, list[Lo
         elif _settings(_spread(document)):
             lost.append((ROOT, f'the document for the profile "{profile}" is left out', document.line))
     reader = _Translation(findings, lost)
-    for name, item in _settings(tree).items():
+    # Thread pools last: where a bulkhead has the same name, it is they that give way, however the file is ordered.
+    for name, item in sorted(_settings(tree).items(), key=lambda module: canonical(module[0]) == _THREAD_POOL):
         reader.module(name, item)
     return Item(reader.root, ()), lost
 
@@ -91,6 +93,7 @@ class _Translation:
     findings: Findings
     lost: list[Lost]
     root: dict[str, Item] = field(default_factory=dict[str, Item])
+    templates: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def module(self, name: str, item: Item) -> None:
         module = MODULES.get(canonical(name))
@@ -135,14 +138,17 @@ class _Translation:
         elif chain[1:]:
             base = self._translate(module, [below for _, below in chain[1:]], chain[1][1], noting=False)
             whole = {key: value for key, value in whole.items() if key not in base or not _same(base[key], value)}
-            whole = {"template": Item(chain[1][0], item.path, item.line), **whole}
+            template = self.templates[module.name, chain[1][0]]
+            whole = {"template": Item(template, item.path, item.line), **whole}
         section = target.setdefault(module.section, Item({}, (module.section,))).value
-        if name in section:  # a thread pool bulkhead beside a bulkhead
-            self.lost.append(
-                (dotted(item.path), f'named "{name}-threads", as there is another bulkhead "{name}"', item.line)
-            )
-            name += "-threads"
-        section[name] = Item(whole, item.path, item.line)
+        ours = name
+        while ours in section:  # a thread pool bulkhead beside a bulkhead
+            ours += "-threads"
+        if ours != name:
+            self.lost.append((dotted(item.path), f'named "{ours}", as there is another bulkhead "{name}"', item.line))
+        if where:
+            self.templates[module.name, name] = ours
+        section[ours] = Item(whole, item.path, item.line)
 
     def _chain(
         self, module: Module, name: str, item: Item, configs: dict[str, Item], is_config: bool

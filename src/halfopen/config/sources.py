@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from halfopen.config.items import Findings, Item, Path
+from halfopen.config.items import DEEPEST, Findings, Item, Path
 from halfopen.config.toml_lines import Statement, TomlLines, scan
 from halfopen.config.values import MissingVariableError, substitute
 
@@ -82,7 +82,11 @@ def read_toml(text: str, findings: Findings) -> Item | None:
     _note_repeated(seen, findings)
     for number in range(len(seen.repeated)):
         data.pop(f"{_REPEATED}{number}", None)
-    return _items(data, (), seen.lines)
+    try:
+        return _items(data, (), seen.lines)
+    except RecursionError:
+        findings.unreadable("not a configuration: nested too deeply")
+        return None
 
 
 def _without(text: str, repeated: list[Statement]) -> str:
@@ -103,6 +107,8 @@ def _note_repeated(seen: TomlLines, findings: Findings) -> None:
 
 
 def _items(value: Any, path: Path, lines: Mapping[Path, int]) -> Item:
+    if len(path) > DEEPEST:
+        raise RecursionError
     line = lines.get(path)
     bare = Item(value, path)  # its values are no items yet
     if bare.is_table:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from halfopen.config.items import Findings, Item, Path
+from halfopen.config.items import DEEPEST, Findings, Item, Path
 
 __all__ = ["read_yaml"]
 
 MOST_VALUES = 100_000
-DEEPEST = 100
 
 
 def read_yaml(text: str, findings: Findings) -> list[Item] | None:

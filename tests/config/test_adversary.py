@@ -1,0 +1,90 @@
+"""Files that real programs have, and files that nobody should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from halfopen import Mistake
+from halfopen.config import Configuration, convert, load
+
+Read = Callable[..., Configuration]
+Mistakes = Callable[..., list[Mistake]]
+
+BOTH_BULKHEADS = """\
+resilience4j:
+  bulkhead:
+    configs:
+      default: {maxConcurrentCalls: 100}
+    instances:
+      backendA: {maxConcurrentCalls: 10}
+      plain: {}
+  thread-pool-bulkhead:
+    configs:
+      default: {maxThreadPoolSize: 4, queueCapacity: 2}
+    instances:
+      backendA: {baseConfig: default}
+      pooled: {}
+"""
+
+
+def limits(configuration: Configuration) -> dict[str, Any]:
+    return {entry.name: entry.values["limit"] for entry in configuration.entries if entry.kind.section == "bulkhead"}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_both_kinds_of_bulkheads_keep_their_own_defaults(read: Read, swapped: bool) -> None:
+    text = BOTH_BULKHEADS
+    if swapped:
+        head, first, second = text.partition("  bulkhead:\n")
+        plain, mark, pooled = second.partition("  thread-pool-bulkhead:\n")
+        text = head + mark + pooled + first + plain
+
+    found = limits(read(text, "application.yml"))
+
+    assert {"backendA": 10, "plain": 100, "backendA-threads": 4, "pooled": 4} == found
+
+
+def test_they_keep_them_when_converted(write: Callable[..., Any]) -> None:
+    source = write(BOTH_BULKHEADS, "application.yml")
+
+    target = write(convert(source)[0], "halfopen.toml")
+
+    assert limits(load(source)) == limits(load(target))
+
+
+def test_names_that_collide_twice_overwrite_nothing(read: Read) -> None:
+    text = BOTH_BULKHEADS.replace("      plain: {}", "      backendA-threads: {maxConcurrentCalls: 7}")
+
+    found = limits(read(text, "application.yml"))
+
+    assert {"backendA": 10, "backendA-threads": 7, "backendA-threads-threads": 4, "pooled": 4} == found
+
+
+@pytest.mark.parametrize("depth", [101, 400, 3000])
+def test_tables_without_end_are_a_mistake(mistakes: Mistakes, depth: int) -> None:
+    found = mistakes("breaker" + ".a" * depth + " = 1\n")
+
+    assert ["not a configuration: nested too deeply"] == [mistake.allowed for mistake in found]
+
+
+def test_a_variable_that_is_not_set_is_told_once(mistakes: Mistakes) -> None:
+    found = mistakes('[timeout.payments]\nseconds = "${NO_SUCH_VARIABLE}"\n', environment={})
+
+    assert ["timeout.payments.seconds"] == [mistake.path for mistake in found]
+
+
+def test_a_list_is_no_configuration(mistakes: Mistakes) -> None:
+    (found,) = mistakes("- breaker\n", "list.yaml")
+
+    assert str(found).endswith(
+        "list.yaml:1: the whole file has to be a table of policies by kind and name, such as [breaker.payments]"
+    )
+
+
+def test_a_name_with_control_characters_is_shown_in_one_line(mistakes: Mistakes) -> None:
+    (found,) = mistakes('[breaker."a\\n\\u001b[31mb"]\nwindov = 3\n')
+
+    assert 'breaker."a\\n\\u001b[31mb".windov' == found.path
