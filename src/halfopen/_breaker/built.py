@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from halfopen._runtime.late import logger
 
-__all__ = ["note_built", "times_built"]
+__all__ = ["forget_built", "note_built", "times_built"]
 
 OFTEN = 20
 _REMEMBERED = 1000
@@ -32,3 +32,8 @@ def note_built(name: str) -> None:
 def times_built(name: str) -> int:
     """Return how many breakers of this name were made by hand, as far as is remembered."""
     return _built.get(name, 0)
+
+
+def forget_built() -> None:
+    """Count anew, as in a fresh process; for tests that share one."""
+    _built.clear()
