@@ -393,3 +393,32 @@ def test_a_pipeline_put_in_place_of_another_counts_at_once(partner: Partner, ser
 
     assert (503, "forced_open") == (got.status, got.json["reason"])
     assert "60" == got.headers["retry-after"]
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_that_promises_a_body_it_cannot_have_passes(partner: Partner, serving: Any, status: int) -> None:
+    partner.answer = lambda seen: Reply(act=lambda handler: _without_body(handler, status))
+
+    got = ask(serving(), "/to/acme/x", method="GET")
+
+    assert (status, b"") == (got.status, got.body)
+
+
+def _without_body(handler: Any, status: int) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", "5")
+    handler.end_headers()
+
+
+def test_a_program_that_pipelines_and_goes_away_ends_its_first_exchange(
+    partner: Partner, serving: Any, registry: Registry
+) -> None:
+    breaker = breaker_of(registry)
+    partner.answer = lambda seen: Reply(act=hang)
+    one = b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
+    with socket.create_connection(("127.0.0.1", serving()), timeout=10) as connection:
+        connection.sendall(one * 3)
+        assert until(lambda: len(partner.seen) == 1)
+
+    assert until(lambda: breaker.snapshot().counters.ignored == 1)
+    assert 1 == len(partner.seen)

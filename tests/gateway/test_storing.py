@@ -272,3 +272,10 @@ def test_a_partners_circuit_is_shown_whole_with_its_moves(serving: Any, registry
     ]
     assert abs(shown["moves"][0]["at"] - shown["snapshot"]["since"]) < 1
     assert 404 == ask(serving(), "/partners/nobody/circuit", method="GET").status
+
+
+def test_a_receipt_that_breaks_off_or_is_too_large_is_refused(serving: Any) -> None:
+    port = serving(queue=True)
+
+    assert 413 == ask(port, "/receipts", b"x" * 1_100_000).status
+    assert 400 == ask(port, "/receipts", b"").status

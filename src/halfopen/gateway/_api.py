@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -36,6 +36,7 @@ __all__ = ["api"]
 _ORDERS = ("retry", "resend", "resubmit", "cancel")
 _MOST = 1000
 _LARGEST_RECEIPT = 1024 * 1024
+_RECEIPT_WITHIN = 30.0
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -58,6 +59,7 @@ def api(partners: Mapping[str, Partner], queue: RetryQueue | None) -> Starlette:
         routes=routes,
         exception_handlers={
             HTTPException: _http,
+            ClientDisconnect: _because(400, "gone"),
             UnknownMessageError: _because(404, "unknown-message"),
             CommandRefusedError: _because(409, "order-refused"),
             PayloadCorruptError: _because(409, "payload-gone"),
@@ -185,12 +187,12 @@ class _Shown:
 
     async def receipt(self, request: Request) -> Response:
         """Take an MDN that a partner posted to the program behind us."""
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > _LARGEST_RECEIPT:
-                raise HTTPException(413, "a receipt is at most 1 MiB")
-        mdn = parse_mdn(request.headers.get("content-type", ""), bytes(body))
+        try:
+            async with asyncio.timeout(_RECEIPT_WITHIN):
+                body = await _read(request)
+        except TimeoutError:
+            raise HTTPException(408, f"a receipt must be here within {_RECEIPT_WITHIN:g} s") from None
+        mdn = parse_mdn(request.headers.get("content-type", ""), body)
         if mdn is None:
             raise HTTPException(400, "this is no MDN")
         return await asyncio.to_thread(self._settle, mdn)
@@ -207,6 +209,15 @@ class _Shown:
         mic = queue.store.payload(message.seq)[3]
         report = judge_mdn(mdn, message_id=message.id, profile=partner.settings.profile, mic=mic)
         return JSONResponse(describe(queue.receipt(message.id, report)))
+
+
+async def _read(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_RECEIPT:
+            raise HTTPException(413, "a receipt is at most 1 MiB")
+    return bytes(body)
 
 
 def _of_partner(partner: Partner, backlog: Mapping[str, Any] | None) -> dict[str, Any]:

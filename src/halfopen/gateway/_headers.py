@@ -151,7 +151,7 @@ def passed_back(raw: RawHeaders, status: int) -> list[tuple[bytes, bytes]] | Non
     """Return the headers of an answer for the program; None if there is one that no server may send."""
     lowered = [(name.lower(), value) for name, value in raw]
     dropped = _HOP_BY_HOP | _nominated(lowered)
-    if status == 304:
+    if status in (204, 304):  # without a body, whatever they say
         dropped = dropped | {b"content-length"}
     for name, value in lowered:
         if _PLAIN.fullmatch(value) is None or _NAME.fullmatch(name) is None:

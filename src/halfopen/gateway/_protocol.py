@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ._problems import Problem
 
@@ -50,6 +50,8 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._refusal: Problem | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # With pipelined requests this is not `cycle`, which is the last one that was read.
+        self._running: RequestResponseCycle | None = None
 
     # ── the connection ──
 
@@ -64,14 +66,28 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_timer(None)
         super().connection_lost(exc)
-        lost, self.on_lost = self.on_lost, None
-        if lost is not None and self.cycle is not None and not self.cycle.response_complete:
-            lost()
+        self._leave()
 
     def break_off(self) -> None:
         """End a response that cannot be finished; the program sees that it is incomplete."""
-        self.cycle.disconnected = True
+        if self._running is not None:
+            self._running.disconnected = True
         self.transport.close()
+
+    def _leave(self) -> None:
+        """End the exchange in progress: nobody waits for its answer."""
+        running, lost = self._running, self.on_lost
+        self.on_lost = None
+        if running is None or running.response_complete:
+            return
+        running.disconnected = True
+        running.message_event.set()
+        if lost is not None:
+            lost()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self.parser is None or self.transport.is_closing():
@@ -83,15 +99,11 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._set_timer(None)
-        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+        running = self._running
+        if running is not None and running.response_started and not running.response_complete:
             self.break_off()  # whatever we wrote now would be taken for a part of that response
             return
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-            lost, self.on_lost = self.on_lost, None
-            if lost is not None:
-                lost()
+        self._leave()
         self.transport.write((self._refusal or _NOT_HTTP).raw())
         self.transport.close()
 
@@ -142,8 +154,9 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        answered = self._running
         super().on_response_complete()
-        if self.cycle.more_body and not self.transport.is_closing():
+        if answered is not None and answered.more_body and not self.transport.is_closing():
             # Answered before the body had come: the rest is read and thrown away, but not for long.
             self._set_timer(_LINGER)
 
@@ -156,7 +169,7 @@ class Connection(HttpToolsProtocol):
 
     def _too_slow(self, seconds: float) -> None:
         self._timer = None
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._running is not None and not self._running.response_complete:
             self._set_timer(seconds)  # an answer to an earlier request is still on its way
             return
         if self._in_head and self._head and not self.transport.is_closing():

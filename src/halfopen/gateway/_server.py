@@ -78,7 +78,7 @@ def serve(gateway: Gateway) -> uvicorn.Server:
         interface="asgi3",
         loop="auto",
         access_log=False,
-        log_level="warning",
+        log_level="error",
         proxy_headers=False,
         server_header=False,
         date_header=False,
