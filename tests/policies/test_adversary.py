@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -164,3 +165,33 @@ def test_a_block_may_end_in_another_context_than_it_began_in(block: Callable[[],
     rest = contextvars.copy_context().run(list, steps)
 
     assert (1, []) == (first, rest)
+
+
+# A system that has no thread left
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_call_is_answered_without_a_hedge_when_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def start_few(thread: threading.Thread) -> None:
+        if len(started) >= left:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    hedge = Hedge("search", 0.01, budget=None)
+
+    answer = hedge.call(slow_answer)
+
+    seen = hedge.snapshot()
+    assert ("found", 0, 1 - left, left) == (answer, seen.hedges, seen.unhedged, seen.skipped["no_thread"])
+
+
+def slow_answer() -> str:
+    time.sleep(0.05)
+    return "found"
