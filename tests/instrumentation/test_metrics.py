@@ -409,6 +409,39 @@ def test_settings_are_given_once() -> None:
         Metrics(Registry(), max_names=0)
 
 
+def test_queues_that_share_a_store_or_a_name_make_no_series_twice(caplog: pytest.LogCaptureFixture) -> None:
+    registry, _ = make()
+    for name in ("one", "two", "two"):
+        metrics_of(registry).add_queue(FakeQueue(name))
+
+    text = render(registry)
+
+    series = [line.rsplit(" ", 1)[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    assert 'halfopen_store_up{store="sqlite"} 1' in text
+    assert "two of the queue 'two'" in caplog.text
+
+
+def test_no_series_of_everything_is_there_twice() -> None:
+    everything = Everything()
+    everything.step()
+
+    series = [line.rsplit(" ", 1)[0] for line in render(everything.metrics).splitlines() if not line.startswith("#")]
+
+    assert len(series) == len(set(series))
+
+
+def test_policies_of_one_name_make_no_series_twice() -> None:
+    registry, clock = make()
+    registry.circuit_breaker("host:a")
+    registry.keyed("host:*")["a"].call(work)
+    registry.add(Pipeline(CircuitBreaker("host:a", clock=clock), name="outer"))
+
+    series = [line.rsplit(" ", 1)[0] for line in lines(registry, P)]
+
+    assert len(series) == len(set(series))
+
+
 def test_a_queue_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def stats(self) -> FakeQueue:

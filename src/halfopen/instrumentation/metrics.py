@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from halfopen._core.checking import Checks
@@ -17,7 +18,7 @@ from halfopen.instrumentation._breaker_metrics import BREAKER_METRICS, look_at
 from halfopen.instrumentation._metric import Metric, View, counter, gauge
 from halfopen.instrumentation._overflow import Overflow, Sums
 from halfopen.instrumentation._policy_metrics import POLICY_METRICS
-from halfopen.instrumentation._queue_metrics import QUEUE_METRICS, STORE_METRICS, QueueLike, QueueNumbers, StoreLike
+from halfopen.instrumentation._queue_metrics import QUEUE_METRICS, STORE_METRICS, QueueLike, StoreLike
 from halfopen.instrumentation._samples import Layout, Scrape, Values
 from halfopen.pipeline import Pipeline
 from halfopen.registry import Registry, kind_of_policy
@@ -115,14 +116,19 @@ class Metrics:
         """Look at every policy; no lock is held while the numbers are put in order."""
         scrape = Scrape(self._headers)
         add = scrape.parts.append
+        taken: set[tuple[str, str]] = set()  # no series may be there twice
         overflown = {kind: Sums() for kind in self._overflows}
         for kind, policy in self._policies():
             look = look_at(policy) if kind == _BREAKER else policy.snapshot()
-            with self._lock:
-                views = self._views_of(kind, policy)
-                if views is None:
-                    self._overflow(kind).see(policy, look, overflown.setdefault(kind, Sums()))
-            for view in views or ():
+            views = self._views.get(policy)
+            if views is None or (kind, policy.name) in taken:
+                with self._lock:
+                    views = self._room(kind, policy, taken)
+                    if views is None:
+                        self._overflow(kind).see(policy, look, overflown.setdefault(kind, Sums()))
+                        continue
+            taken.add((kind, policy.name))
+            for view in views:
                 add(view.see(look))
         with self._lock:
             for kind, sums in overflown.items():
@@ -135,7 +141,8 @@ class Metrics:
 
     def _policies(self) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
-        for policy in [*self.registry.breakers(), *self.registry]:
+        families = [family.breakers() for family in list(self.registry._families.values())]
+        for policy in chain(self.registry, *families):
             for kind, one in _inside(policy):
                 if kind in self._sets and id(one) not in seen:
                     seen.add(id(one))
@@ -147,12 +154,18 @@ class Metrics:
             views = self._new_views(kind, policy)
         return views
 
+    def _room(self, kind: str, policy: Any, taken: set[tuple[str, str]]) -> list[View] | None:
+        views = self._views_of(kind, policy)
+        if views is not None and (kind, policy.name) in taken:
+            self._drop(policy)
+            return None
+        return views
+
     def _new_views(self, kind: str, policy: Any) -> list[View] | None:
         names = self._names.setdefault(kind, set())
         if policy.name not in names:
             if len(names) >= self._max_names:
-                self._dropped.add(policy)
-                self._dropped_count += 1
+                self._drop(policy)
                 return None
             names.add(policy.name)
         views = [View(self._sets[kind], (("name", policy.name),))]
@@ -160,6 +173,11 @@ class Metrics:
             views.append(View(self._compatible[kind], (*self._compatible_labels, ("name", policy.name))))
         self._views[policy] = views
         return views
+
+    def _drop(self, policy: Any) -> None:
+        self._views.pop(policy, None)
+        self._dropped.add(policy)
+        self._dropped_count += 1
 
     def _overflow(self, kind: str) -> Overflow:
         if kind not in self._overflows:
@@ -181,15 +199,18 @@ class Metrics:
                 self._overflow(_BREAKER).retire(policy, look)
 
     def _of_queues(self) -> Iterator[tuple[Layout, Values]]:
-        for queue in self._queues:
-            numbers = _asked(queue)
-            if numbers is not None:
-                yield View(QUEUE_METRICS, (("queue", numbers.queue),)).see(numbers)
-                yield View(STORE_METRICS[:1], (("store", numbers.store),)).see(_StoreOf(numbers))
-        for store in self._stores:
-            known = _asked(store)
-            if known is not None:
-                yield View(STORE_METRICS, (("store", known.store),)).see(known)
+        queues = _by_name("queue", self._queues)
+        stores = _by_name("store", self._stores)
+        for name, numbers in queues.items():
+            yield View(QUEUE_METRICS, (("queue", name),)).see(numbers)
+        for name, known in stores.items():
+            yield View(STORE_METRICS, (("store", name),)).see(known)
+        # Several queues may keep their messages in one store: one series, and down if any of them says so.
+        up: dict[str, bool] = {}
+        for numbers in queues.values():
+            up[numbers.store] = up.get(numbers.store, True) and numbers.store_up
+        for name in up.keys() - stores.keys():
+            yield View(STORE_METRICS[:1], (("store", name),)).see(_Up(up[name]))
 
     def _renew(self) -> None:
         """Begin to count durations, in the process that made this and in each forked from it."""
@@ -202,21 +223,28 @@ class Metrics:
                 self._made(breaker)
 
 
-class _StoreOf:
-    def __init__(self, numbers: QueueNumbers) -> None:
-        self.up = numbers.store_up
+class _Up(NamedTuple):
+    up: bool
 
 
-def _asked(source: Any) -> Any:
-    try:
-        return source.stats()
-    except Exception:
-        logger().exception("%r gave no numbers; its metrics are left out", source)
-        return None
+def _by_name(kind: str, sources: Iterable[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for source in sources:
+        try:
+            numbers = source.stats()
+        except Exception:
+            logger().exception("%r gave no numbers; its metrics are left out", source)
+            continue
+        name = getattr(numbers, kind)
+        if found.setdefault(name, numbers) is not numbers:
+            logger().warning("there are two of the %s %r; the metrics of the second are left out", kind, name)
+    return found
 
 
 def _inside(policy: Any) -> Iterable[tuple[str, Any]]:
     """Return a policy, or what it is made of, each with its kind."""
+    if type(policy) is CircuitBreaker:
+        return ((_BREAKER, policy),)
     if isinstance(policy, KeyedPolicy):
         return [(kind_of_policy(one), one) for one in _members(policy)]  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(policy, Pipeline):
