@@ -1,0 +1,299 @@
+// The page: header, list, and for the chosen breaker the answers to the operator's questions, in their order.
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Diagram } from "./diagram.js";
+import { ACTIONS, Dialogs, asked, hold, say, toast, tryNow } from "./dialogs.js";
+import { Evidence } from "./evidence.js";
+import { clock, countdown, duration, grouped, percent, rate } from "./format.js";
+import { html } from "./html.js";
+import { List, rank } from "./list.js";
+import { Badge, STATES, Shape, summary, word } from "./shapes.js";
+import { age, connection, dataAge, picture, serverNow, session, signOut, start, tick } from "./store.js";
+import { Timeline } from "./timeline.js";
+
+const AMBER_AFTER = 3, DIMMED_AFTER = 10;
+
+function chosen() {
+  const found = /^#\/(.+)$/.exec(location.hash);
+  try { return found ? decodeURIComponent(found[1]) : null; } catch { return null; }
+}
+
+function worst() {
+  const all = [...(picture.value?.breakers.values() ?? [])];
+  return all.sort((a, b) => rank(a) - rank(b) || b.refused_rate - a.refused_rate || (a.name < b.name ? -1 : 1))[0] ?? null;
+}
+
+function Page() {
+  const [name, setName] = useState(chosen());
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const changed = () => { setName(chosen()); main.current?.focus({ preventScroll: innerWidth > 1100 }); };
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  const now = picture.value;
+  useTitle(now);
+  if (!now) return html`<${Top} /><main class="layout"><p class="loading">${session.value.role === null ? "Nobody looks here without an identity: sign in." : "Waiting for the first picture …"}</p></main><${Dialogs} />`;
+  const b = (name && now.breakers.get(name)) || worst();
+  return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ e) => { e.preventDefault(); main.current?.focus(); }}>Skip to the breaker</a>
+    <${Top} /><${Notices} />
+    <${Body} b=${b} main=${main} missing=${name && !now.breakers.has(name) ? name : null} />
+    <${Announcer} /><${Dialogs} />${toast.value && html`<div class="toast" role="status">${toast.value}</div>`}`;
+}
+
+/** Dimmed when the numbers are old; of its own, so that only it looks at the clock. @param {any} props */
+function Body({ b, main, missing }) {
+  tick.value;
+  const stale = age() > DIMMED_AFTER;
+  return html`<div class=${stale ? "layout stale" : "layout"}><${List} selected=${b?.name ?? null} />
+    <main id="main" tabindex="-1" ref=${main}>${missing && html`<p class="notice">There is no breaker “${missing}” any more; this is the one that is worst off.</p>`}
+      ${b ? html`<${Breaker} key=${b.name} b=${b} />` : html`<section class="card"><h1>No breakers yet</h1><p>They appear here when the program makes them.</p></section>`}</main></div>`;
+}
+
+/** @param {any} now */
+function useTitle(now) {
+  const b = now && worst();
+  const title = !b ? "halfopen console" : b.state === "closed" ? "all closed · halfopen console" : `${b.name} ${titleOf(b)} · halfopen console`;
+  useEffect(() => { document.title = title; }, [title]);
+}
+
+/** @param {any} b */
+function titleOf(b) {
+  if (b.processes.length === 1) return word(b.state);
+  const n = b.processes.filter((/** @type {any} */ p) => !p.gone && p.state === b.state).length;
+  return `${word(b.state)} on ${n} of ${b.processes.length}`;
+}
+
+function Top() {
+  const now = picture.value;
+  const all = [...(now?.breakers.values() ?? [])];
+  const who = session.value;
+  return html`<header class="top"><span class="brand">${now?.title || "halfopen console"}</span>${now?.environment && html`<span class="env">${now.environment}</span>`}
+    <span class="counts">${STATES.map((state) => [state, all.filter((b) => b.state === state).length]).filter(([, n]) => n).map(([state, n]) => html`<${Badge} key=${state} state=${state} text=${`${n} ${word(/** @type {string} */ (state))}`} />`)}</span>
+    <span class="space" /><${Age} />${now?.store && html`<span class="small">${now.store.kind}: ${now.store.up ? "up" : "down"}</span>`}<${Clock} />
+    <span class="small">${who.who ? `${who.who} · ${who.role}` : "read-only"}</span>${who.who ? who.sign_in && html`<button class="link" onClick=${signOut}>sign out</button>` : who.sign_in && html`<button class="link" onClick=${() => { asked.value = { kind: "sign-in" }; }}>sign in</button>`}</header>`;
+}
+
+function Clock() { tick.value; return html`<span class="small muted">${picture.value ? `${clock(serverNow())} UTC` : ""}</span>`; }
+
+function Age() {
+  tick.value;
+  const old = age();
+  const level = old > DIMMED_AFTER ? "stale" : old > AMBER_AFTER ? "late" : "";
+  const text = old === Infinity ? "connecting" : level ? `${level === "stale" ? "not live, " : ""}${duration(old)} old` : `${connection.value === "polling" ? "polling" : "live"}, ${duration(old)} old`;
+  return html`<span class="live ${level}" data-level=${level || "live"}><${Shape} state=${level === "stale" ? "open" : level ? "half_open" : "closed"} />${text}</span>`;
+}
+
+function Notices() {
+  tick.value;
+  if (connection.value === "polling") return html`<p class="notice">The stream of updates does not get through; the page asks every two seconds instead.</p>`;
+  if (age() > DIMMED_AFTER) return html`<p class="notice bad" role="alert">Nothing was heard for ${duration(age())}: what you see is how it was at ${clock(serverNow() - age())} UTC. The page tries again by itself.</p>`;
+  return null;
+}
+
+/** Says changes of state to those who do not see them; numbers it does not say. */
+function Announcer() {
+  const known = useRef(/** @type {Map<string, string> | null} */ (null));
+  const [text, setText] = useState("");
+  const now = picture.value;
+  useEffect(() => {
+    if (!now) return;
+    const states = new Map([...now.breakers].map(([name, b]) => [name, b.state]));
+    if (known.current) {
+      const before = known.current;
+      const moved = [...states].filter(([name, state]) => before.has(name) && before.get(name) !== state);
+      if (moved.length) setText(moved.slice(0, 4).map(([name, state]) => `${name} is ${word(state)}`).join(", "));
+    }
+    known.current = states;
+  }, [now]);
+  return html`<p class="unseen" role="status" aria-live="polite">${text}</p>`;
+}
+
+/** What the stream does not carry of every breaker: moves, the window, the past. @param {any} b @param {number} seconds */
+function useDetail(b, seconds) {
+  const [detail, setDetail] = useState(/** @type {any} */ (null));
+  const epochs = b.processes.map((/** @type {any} */ p) => `${p.id}${p.epoch}${p.trials.join("")}`).join(" ");
+  useEffect(() => {
+    let wanted = true;
+    const load = async () => {
+      try {
+        const answer = await fetch(`api/breakers/${encodeURIComponent(b.name)}?seconds=${seconds}`, { cache: "no-store" });
+        if (answer.ok && wanted) setDetail(await answer.json());
+      } catch { /* the age of the picture says that the server is away */ }
+    };
+    const soon = setTimeout(load, 60);
+    const timer = setInterval(load, 4000);
+    return () => { wanted = false; clearTimeout(soon); clearInterval(timer); };
+  }, [b.name, seconds, epochs]);
+  return detail;
+}
+
+/** @param {{b: any}} props */
+function Breaker({ b }) {
+  const [seconds, setSeconds] = useState(900);
+  const detail = useDetail(b, seconds);
+  const events = picture.value?.events ?? [];
+  const queues = [...(picture.value?.queues.values() ?? [])];
+  return html`<${Head} b=${b} /><${Numbers} b=${b} detail=${detail} />
+    <div class="pair"><${Diagram} b=${b} moves=${countMoves(detail)} /><${Evidence} b=${b} detail=${detail} /></div>
+    <${Timeline} b=${b} detail=${detail} seconds=${seconds} setSeconds=${setSeconds} />
+    <${Processes} b=${b} />
+    <div class="pair"><${Queues} queues=${queues} b=${b} /><${Log} b=${b} events=${events} detail=${detail} /></div>`;
+}
+
+/** @param {any} detail */
+function countMoves(detail) {
+  /** @type {Record<string, number>} */
+  const counts = {};
+  const after = serverNow() - 900;
+  for (const moves of Object.values(detail?.moves ?? {})) for (const move of /** @type {any[]} */ (moves)) if (move[0] >= after) counts[`${move[1]}>${move[2]}`] = (counts[`${move[1]}>${move[2]}`] ?? 0) + 1;
+  return counts;
+}
+
+/** @param {{b: any}} props */
+function Head({ b }) {
+  const operator = session.value.role === "operator";
+  const reachable = b.processes.some((/** @type {any} */ p) => picture.value?.processes.get(p.id)?.channel);
+  const worstOne = b.processes.find((/** @type {any} */ p) => p.id === b.worst);
+  const give = (/** @type {string} */ action) => { asked.value = { kind: "breaker", name: b.name, action }; };
+  const why = b.why ?? "";
+  return html`<section class="head" aria-label="Breaker"><div><h1>${b.name} <${Badge} state=${b.state} text=${b.processes.length > 1 ? `${summary(b)}` : undefined} /></h1>
+    <p class="why">${why.charAt(0).toUpperCase() + why.slice(1)}<${Since} one=${worstOne} />${worstOne?.last_error && b.state !== "closed" && html` Last error: <span class="mono">${worstOne.last_error}</span>.`}</p></div>
+    ${operator && reachable && html`<div class="actions"><button class="button first" onClick=${() => tryNow(b)}>Try now</button>${Object.entries(ACTIONS).slice(1).map(([action, about]) => html`<button key=${action} class=${about.danger ? "button danger" : "button"} onClick=${() => give(action)}>${about.button}</button>`)}</div>`}
+    ${operator && !reachable && html`<p class="muted small">No channel leads to these processes: they can be seen, not steered.</p>`}</section>`;
+}
+
+/** @param {{one: any}} props */
+function Since({ one }) {
+  tick.value;
+  return one ? html`<span>, ${duration(serverNow() - one.entered)} ago.</span>` : null;
+}
+
+/** @param {{b: any, detail: any}} props */
+function Numbers({ b }) {
+  tick.value;
+  const here = b.processes.filter((/** @type {any} */ p) => !p.gone);
+  const waiting = here.filter((/** @type {any} */ p) => p.next_trial != null).sort((/** @type {any} */ a, /** @type {any} */ c) => a.next_trial - c.next_trial)[0];
+  const left = waiting ? waiting.next_trial - serverNow() : null;
+  const refused = b.totals[1];
+  const last = here.find((/** @type {any} */ p) => p.step > 0) ?? here[0];
+  return html`<section class="card numbers six" aria-label="What it costs">
+    <div><b>${rate(b.asked_rate)}</b><span>calls asked for</span></div>
+    <div><b>${rate(b.let_rate)}</b><span>let through${b.state === "half_open" ? ": trial calls" : ""}</span></div>
+    <div><b>${rate(b.refused_rate)}</b><span>refused${b.refused_rate > 0 ? ", to the fallback if there is one" : ""}</span></div>
+    <div><b>≈ ${grouped(b.estimate ?? 0)}</b><span>of ${grouped(refused)} refused would have succeeded${refused ? `, ${percent(b.estimate / refused)}` : ""}</span></div>
+    <div><b>${left == null ? "–" : left > 0 ? countdown(left) : "now"}</b><span>${left == null ? (b.state === "half_open" ? "trial calls are being made" : "no trial is due") : `to the next trial${here.length > 1 ? `, ${waiting.id}` : ""}`}</span></div>
+    <div><b>${last?.wait ? duration(last.wait) : "–"}</b><span>${last?.wait ? `wait, step ${last.step}` : "no wait yet"}</span></div></section>`;
+}
+
+/** @param {{b: any}} props */
+function Processes({ b }) {
+  tick.value;
+  const operator = session.value.role === "operator";
+  const now = serverNow();
+  return html`<section class="card" aria-label="Processes"><h2>Processes</h2><div class="scroll" tabindex="0" role="group" aria-label="Table of processes, scrolls sideways"><table>
+    <thead><tr><th>Process</th><th>State</th><th class="n">Not closed for</th><th class="n">Next trial</th><th class="n">Step</th><th>Window</th><th class="n">Refused/s</th><th>Last error</th><th class="n">Data age</th>${operator && html`<th class="n">Actions</th>`}</tr></thead>
+    <tbody>${b.processes.map((/** @type {any} */ p) => {
+      const process = picture.value?.processes.get(p.id);
+      const old = dataAge(process);
+      return html`<tr key=${p.id} class=${p.gone ? "dimmed-row" : ""}><td><b>${p.id}</b></td><td><${Badge} state=${p.gone ? "gone" : p.state} />${p.gone && html` <span class="small muted">last seen ${word(p.state)}</span>`}</td>
+        <td class="n">${p.state === "closed" ? "–" : duration(now - (p.left_closed ?? p.entered))}</td><td class="n">${p.next_trial == null || p.gone ? "–" : p.next_trial > now ? countdown(p.next_trial - now) : "now"}</td><td class="n">${p.step || "–"}</td>
+        <td>${windowWords(p, b.settings)}</td><td class="n">${p.refused_rate == null ? "–" : rate(p.refused_rate).replace("/s", "")}</td><td class="mono">${p.last_error ?? "–"}</td><td class="n">${duration(old)}</td>
+        ${operator && html`<td class="n">${process?.channel ? html`<select class="small" aria-label=${`Actions for ${p.id}`} value="" onChange=${(/** @type {any} */ e) => { const action = e.target.value; e.target.value = ""; if (action === "try_now") void tryNow(b, p.id); else if (action) asked.value = { kind: "breaker", name: b.name, action, only: p.id }; }}>
+          <option value="">…</option>${Object.entries(ACTIONS).map(([action, about]) => html`<option value=${action}>${about.button}</option>`)}</select>` : "–"}</td>`}</tr>`;
+    })}</tbody></table></div></section>`;
+}
+
+/** @param {any} p @param {any} s */
+function windowWords(p, s) {
+  const [calls, failures] = p.window;
+  if (p.state === "half_open") return `trials: ${p.trials.filter((/** @type {string} */ t) => t.startsWith("succeeded")).length} ok, ${p.trials.filter((/** @type {string} */ t) => t.startsWith("failed")).length} failed`;
+  if (/open$/.test(p.state) && p.opened) return `frozen, ${percent(p.opened[2] / Math.max(p.opened[1], 1))}`;
+  if (p.state === "disabled") return "not recorded";
+  return calls < s.minimum_calls ? `${calls} of ${s.minimum_calls} calls, ${failures} failed` : `${failures} of ${calls} failed`;
+}
+
+/** @param {{queues: any[], b: any}} props */
+function Queues({ queues, b }) {
+  tick.value;
+  if (!queues.length) return html`<section class="card quiet" aria-label="Retry queue"><h2>Retry queue</h2><p class="muted">None is shown here: hand queues to the console as <span class="mono">queues=</span>.</p></section>`;
+  return html`<section class="card" aria-label="Retry queue">${queues.map((q) => html`<${Queue} key=${q.name} q=${q} b=${b} />`)}</section>`;
+}
+
+/** @param {{q: any, b: any}} props */
+function Queue({ q, b }) {
+  const operator = session.value.role === "operator";
+  if (q.up === false && q.lanes == null) return html`<div class="queue"><h2>Retry queue “${q.name}”</h2><p class="warn">Its store cannot be read.</p></div>`;
+  const now = serverNow();
+  const live = q.ready + q.delayed + q.in_flight + q.awaiting;
+  const held = q.held_by?.[b.name] ?? 0;
+  const oldest = q.oldest == null ? null : now - q.oldest;
+  const lanes = [...q.lanes].sort((x, y) => Number(y.lane === b.name) - Number(x.lane === b.name) || y.waiting - x.waiting).slice(0, 12);
+  const drain = lanes.find((lane) => lane.lane === b.name)?.drain ?? q.drain;
+  const dead = q.dead + q.error;
+  return html`<div class="queue"><h2>Retry queue “${q.name}”${q.up === false ? ", store down" : ""}</h2>
+    <div class="numbers"><div><b>${grouped(live)}</b><span>messages${held ? `, ${grouped(held)} held by this breaker` : ""}</span></div>
+      <div><b class=${oldest != null && q.alert_after && oldest > q.alert_after / 3 ? "warm" : ""}>${oldest == null ? "–" : duration(oldest)}</b><span>oldest, alert at ${duration(q.alert_after)}</span></div>
+      <div><b>${rate(q.rates?.in ?? 0)}</b><span>coming in, ${rate(q.rates?.out ?? 0)} going out</span></div>
+      <div><b>${drain == null ? "–" : `≈ ${duration(drain)}`}</b><span>to drain at the pace of closing</span></div></div>
+    <${Stack} parts=${[[q.ready, "accent"], [q.delayed, "off"], [q.in_flight + q.awaiting, "half"], [dead, "open"]]} />
+    <div class="key"><span><i class="k-accent" />ready ${grouped(q.ready)}</span><span><i class="k-off" />waiting ${grouped(q.delayed)}</span><span><i class="k-half" />being tried ${grouped(q.in_flight + q.awaiting)}</span><span><i class="k-f" />given up ${grouped(dead)}</span></div>
+    <div class="scroll" tabindex="0" role="group" aria-label=${`Lanes of ${q.name}, scrolls sideways`}><table><thead><tr><th>Lane</th><th class="n">Waiting</th><th class="n">Oldest</th><th class="n">Drains in</th><th>Waits for</th><th>Actions</th></tr></thead><tbody>
+      ${lanes.map((lane) => html`<tr key=${lane.lane}><td>${lane.lane}</td><td class="n">${grouped(lane.waiting)}</td><td class="n">${lane.oldest == null ? "–" : duration(now - lane.oldest)}</td><td class="n">${lane.drain == null ? "–" : duration(lane.drain)}</td><td>${lane.hold ? "paused" : lane.waits_for.replace("_", "-") || "nothing"}</td>
+        <td>${operator && html`<button class="button tiny" aria-label=${`${lane.hold ? "Resume" : "Pause"} lane ${lane.lane}`} onClick=${() => hold(q.name, lane.lane, !lane.hold)}>${lane.hold ? "Resume" : "Pause"}</button> `}<button class="button tiny" aria-label=${`Messages of lane ${lane.lane}`} onClick=${() => { asked.value = { kind: "messages", queue: q.name, lane: lane.lane }; }}>Messages</button></td></tr>`)}</tbody></table></div>
+    ${dead > 0 && html`<p style=${{ marginTop: "10px" }}><button class="button" onClick=${() => { asked.value = { kind: "messages", queue: q.name }; }}>Look at the ${grouped(dead)} given up</button></p>`}</div>`;
+}
+
+/** @param {{parts: [number, string][]}} props */
+function Stack({ parts }) {
+  const total = parts.reduce((sum, [n]) => sum + n, 0);
+  let x = 0;
+  return html`<div class="stack" aria-hidden="true"><svg viewBox="0 0 1000 16" preserveAspectRatio="none">${total > 0 && parts.map(([n, tone]) => {
+    if (!n) return null;
+    const wide = Math.max((n / total) * 1000, 8);
+    const bar = html`<rect x=${x} width=${Math.max(wide - 3, 4)} height="16" fill="var(--${tone})" />`;
+    x += wide;
+    return bar;
+  })}</svg></div>`;
+}
+
+/** @param {{b: any, events: any[], detail: any}} props */
+function Log({ b, events, detail }) {
+  const told = new Map();
+  for (const entry of detail?.audit ?? []) told.set(entry.id, { at: entry.at, entry });
+  for (const event of events) {
+    if (event.kind === "audit") told.set(event.entry.id, { at: event.entry.at, entry: event.entry });
+    else if (event.kind !== "move" || event.breaker === b.name) if (event.kind !== "move" || event.move[2] !== "manual") told.set(event.id, event);
+  }
+  const rows = [...told.values()].sort((x, y) => y.at - x.at).slice(0, 40);
+  return html`<section class="card" aria-label="Actions and events"><h2>Actions and events</h2>
+    ${rows.length === 0 && html`<p class="muted">Nothing has happened since the console looks.</p>`}
+    <ul class="log" tabindex="0" aria-label="Actions and events, newest first">${rows.map((row) => html`<li key=${row.id ?? row.entry.id}><time title=${new Date(row.at * 1000).toISOString()}>${clock(row.at)}</time><span>${row.entry ? html`<${Order} entry=${row.entry} b=${b} />` : happened(row)}</span></li>`)}</ul></section>`;
+}
+
+/** @type {Record<string, string>} */
+const DID = { try_now: "tried", trip: "tripped", force_open: "forced open", disable: "forced closed", observe: "set to observe only", reset: "reset" };
+
+/** @param {{entry: any, b: any}} props */
+function Order({ entry, b }) {
+  if (entry.action?.startsWith("queue ")) return html`<b>${entry.who}</b> ${entry.action.slice(6)} on ${entry.lane ?? entry.message ?? entry.target}${entry.reason ? `: ${entry.reason}` : ""}`;
+  if (entry.source === "api") return html`${entry.action} ${entry.reason}, by <b>${entry.who}</b>`;
+  const where = entry.everywhere || (entry.scope ?? []).length > 2 ? "" : ` on ${(entry.scope ?? []).join(", ")}`;
+  const after = entry.after && Object.keys(entry.after).length ? "" : ", no answer yet";
+  return html`<b>${entry.who}</b> ${DID[entry.action] ?? entry.action} ${entry.target === b.name ? "" : html`${entry.target} `}${where}${entry.ends_at ? ` until ${clock(entry.ends_at)}` : ""}${entry.reason ? `: ${entry.reason}` : ""}${after}`;
+}
+
+/** @param {any} event */
+function happened(event) {
+  if (event.kind !== "move") return event.text;
+  const [from, to, reason, step] = event.move;
+  return `${event.process} went from ${word(from)} to ${word(to)}: ${reason.replaceAll("_", " ")}${step > 1 && to === "open" ? `, step ${step}` : ""}`;
+}
+
+const place = document.getElementById("page");
+if (place) {
+  place.textContent = "";
+  render(html`<${Page} />`, place);
+  start().catch((error) => say(String(error)));
+}
+
