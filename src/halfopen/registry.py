@@ -108,7 +108,7 @@ class Registry:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SYSTEM_CLOCK
         self.bus = Bus()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may ask in the midst of it
         self._policies: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._families: OrderedDict[str, KeyedBreakers] = OrderedDict()
         self._shared: dict[tuple[str, str], Any] = {}  # what policies share, such as retry budgets

@@ -25,12 +25,14 @@ from halfopen import (
     Failures,
     HalfOpen,
     Ramp,
+    Registry,
     State,
     TimeWindow,
     constant,
     exponential,
 )
 from halfopen._core.checking import usable_seconds
+from halfopen._runtime.clock import _timer
 from halfopen.testing import FakeClock
 
 HUGE = 10**400
@@ -471,3 +473,37 @@ def test_a_retry_after_header_is_read_from_any_object_with_headers() -> None:
     breaker.acquire().result(SimpleNamespace(status_code=503, headers={"Retry-After": "9" * 30}))
 
     assert 600.0 == breaker.snapshot().remaining_wait
+
+
+def _use(registry: Registry, breaker: CircuitBreaker) -> None:
+    """Come by every lock."""
+    registry.circuit_breaker("named").call(int)
+    registry.keyed("host:*", max_keys=1)["other"].call(int)
+    breaker.trip()
+    breaker.reset()
+    breaker.subscribe(lambda event: None)()
+
+
+@pytest.mark.parametrize("holder", ["breaker", "bus", "registry", "family", "timer"])
+def test_code_that_interrupts_the_holder_of_a_lock_may_use_everything(holder: str) -> None:
+    registry = Registry()
+    registry.subscribe(lambda event: None)
+    family = registry.keyed("host:*", max_keys=1)
+    breaker = registry.circuit_breaker("b", automatic_half_open=True)
+    locks: dict[str, Any] = {
+        "breaker": breaker._lock,
+        "bus": registry.bus._lock,
+        "registry": registry._lock,
+        "family": family._lock,
+        "timer": _timer._lock,
+    }
+
+    def interrupted() -> None:
+        with locks[holder]:
+            _use(registry, breaker)  # as a signal handler does, or a finalizer
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(10)
+
+    assert not thread.is_alive()

@@ -45,7 +45,8 @@ class Bus:
     )
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant, because a signal handler or a finalizer may call the breaker in the midst of it.
+        self._lock = threading.RLock()
         self._subscriptions: tuple[_Subscription, ...] = ()
         self._wanted: dict[type[Event], bool] = _NOTHING_WANTED
         # Made for the first subscription: most buses have none, and a deque takes 600 bytes.
@@ -81,7 +82,11 @@ class Bus:
         with self._lock:
             if isinstance(self.waiting, tuple):
                 self.waiting = deque()
-            self._subscriptions = change(self._subscriptions)
+            present = None
+            while present is not self._subscriptions:  # a handler that came between has changed them, too
+                present = self._subscriptions
+                changed = change(present)
+            self._subscriptions = changed
             self._wanted = {}
         for member in self._alive():
             member.listeners_changed()
@@ -160,7 +165,7 @@ class Bus:
 
     def after_fork(self) -> None:
         """Begin anew in a child process, where the publishing thread does not exist."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._turn = _nobody
         if self.waiting:
             self.waiting = deque()

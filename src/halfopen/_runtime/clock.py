@@ -92,7 +92,8 @@ class _Timer:
 
     def __init__(self) -> None:
         # Entered by itself: an interrupt on the way into a Condition, which is Python code, would leave it held.
-        self._lock = threading.Lock()
+        # Reentrant, because a signal handler may set a timer in the midst of it.
+        self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._heap: list[tuple[float, int, _Due]] = []
         self._order = count()
@@ -103,8 +104,9 @@ class _Timer:
         with self._lock:
             heapq.heappush(self._heap, (when, next(self._order), due))
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="halfopen-timer", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="halfopen-timer", daemon=True)
+                thread.start()
+                self._thread = thread
             self._wake.notify()
         return due
 
