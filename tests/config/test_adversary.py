@@ -88,3 +88,62 @@ def test_a_name_with_control_characters_is_shown_in_one_line(mistakes: Mistakes)
     (found,) = mistakes('[breaker."a\\n\\u001b[31mb"]\nwindov = 3\n')
 
     assert 'breaker."a\\n\\u001b[31mb".windov' == found.path
+
+
+def test_numbers_and_flags_in_quotation_marks_are_read_as_spring_reads_them(read: Read) -> None:
+    # As templates of deployments write them: slidingWindowSize: "{{ .Values.window }}"
+    instance = """\
+resilience4j.circuitbreaker.instances.partner:
+  slidingWindowSize: {q}20{q}
+  minimumNumberOfCalls: {q}5{q}
+  failureRateThreshold: {q}62.5{q}
+  waitDurationInOpenState: {q}1500{q}
+  automaticTransitionFromOpenToHalfOpenEnabled: {q}true{q}
+"""
+
+    bare, quoted = (read(instance.format(q=quote), "application.yml").find("breaker", "partner") for quote in ("", '"'))
+
+    assert bare is not None
+    assert quoted is not None
+    assert bare.values == quoted.values
+    assert (1.5, 0.625) == (quoted.values["wait_in_open"], quoted.values["failure_rate_threshold"])
+
+
+def test_a_text_that_is_no_number_is_still_a_mistake(mistakes: Mistakes) -> None:
+    (found,) = mistakes(
+        'resilience4j.circuitbreaker.instances.partner: {slidingWindowSize: "twenty"}\n', "application.yml"
+    )
+
+    assert ("resilience4j.circuitbreaker.instances.partner.slidingWindowSize", "twenty") == (found.path, found.value)
+
+
+def test_a_key_without_a_value_sets_nothing(read: Read) -> None:
+    text = """\
+resilience4j.circuitbreaker:
+  configs:
+    default: {slidingWindowSize: 20, minimumNumberOfCalls: 7}
+  instances:
+    partner:
+      minimumNumberOfCalls:
+      ignoreExceptions:
+"""
+
+    configuration = read(text, "application.yml")
+
+    partner = configuration.find("breaker", "partner")
+    assert partner is not None
+    assert 7 == partner.values["minimum_calls"]
+    assert not [note for note in configuration.notes if "None" in note.text]
+
+
+def test_a_list_may_be_written_by_its_indices(read: Read) -> None:
+    text = """\
+resilience4j.circuitbreaker.instances.partner:
+  recordExceptions[0]: java.io.IOException
+  recordExceptions[1]: java.util.concurrent.TimeoutException
+"""
+
+    partner = read(text, "application.yml").find("breaker", "partner")
+
+    assert partner is not None
+    assert (OSError, TimeoutError) == partner.values["on"]

@@ -186,7 +186,8 @@ class _Translation:
     def _translate(self, module: Module, chain: list[Item], where: Item, *, noting: bool) -> dict[str, Item]:
         properties: dict[str, Item] = {}
         for item in reversed(chain):
-            properties.update({canonical(key): below for key, below in item.value.items()})
+            # A key without a value sets nothing.
+            properties.update({canonical(k): below for k, below in item.value.items() if below.value is not None})
         properties.pop("baseconfig", None)
         own = {below.path for below in where.value.values()} if where.is_table else set[Path]()
         notes: list[Lost] = []

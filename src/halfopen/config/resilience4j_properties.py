@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from halfopen.config.items import Findings, Item, dotted, is_list, plain
-from halfopen.config.values import FromEnvironment, parse_java_duration
+from halfopen.config.values import parse_java_duration
 
 __all__ = ["Properties", "canonical"]
 
@@ -43,11 +43,11 @@ class Properties:
         return Item(value, item.path, item.line, plain(item) if shown and item is not self.where else None)
 
     def plain(self, name: str, default: Any) -> Any:
-        """Return a value as it is given; numbers and flags from the environment as such."""
+        """Return a value as it is given; Spring reads numbers and flags in texts, quoted or from the environment."""
         item = self.items.get(canonical(name))
         if item is None:
             return default
-        if isinstance(item.value, FromEnvironment):
+        if isinstance(item.value, str):
             return _read(item.value.strip())
         return plain(item)
 
@@ -128,6 +128,8 @@ class Properties:
         if not self.has(name):
             return None
         given: Any = self.plain(name, [])
+        if isinstance(given, dict):  # recordExceptions[0], recordExceptions[1] …
+            given = list(given.values())
         names = [str(each) for each in (given if is_list(given) else str(given).split(","))]
         twins = [(java.strip(), _CLASSES.get(java.strip().rpartition(".")[2].rpartition("$")[2])) for java in names]
         lost = [java for java, twin in twins if twin is None]
