@@ -190,6 +190,7 @@ def halfopen(stack: ExitStack, partner: int, folder: Path) -> list[Way]:
 [gateway]
 port = 0
 max_body = "1 GiB"
+queue = "queue.db"
 [partner.acme]
 url = "http://127.0.0.1:{partner}"
 [partner.open]
@@ -197,12 +198,20 @@ url = "http://127.0.0.1:{free_port()}"
 [breaker.open]
 consecutive_failures = 1
 wait_in_open = 600
+[partner.hold]
+url = "http://127.0.0.1:{free_port()}"
+breaker = "breaker.open"
+store_and_forward = true
 """)
     command = [sys.executable, "-m", "halfopen.cli", "gateway", "--json"]
     popen, line = stack.enter_context(process(command, folder, says=True))
     port = int(json.loads(line)["url"].rpartition(":")[2])
     asyncio.run(load(port, "/to/open", 0, 1))  # the first one opens the circuit
-    return [Way("halfopen", port, "/to/acme", popen.pid), Way("halfopen, refusing", port, "/to/open", popen.pid)]
+    return [
+        Way("halfopen", port, "/to/acme", popen.pid),
+        Way("halfopen, refusing", port, "/to/open", popen.pid),
+        Way("halfopen, storing", port, "/to/hold", popen.pid),
+    ]
 
 
 def nginx(stack: ExitStack, partner: int, folder: Path) -> list[Way]:
@@ -319,7 +328,7 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         partner = int(_partner(stack, folder)[1])
         ways = [way for start in (halfopen, nginx, envoy) for way in start(stack, partner, folder)]
-        through = [way for way in ways if way.name != "halfopen, refusing"]
+        through = [way for way in ways if "," not in way.name]
         medians = latencies([Way("direct", partner, "/"), *through], rounds, seconds / rounds)
         for way in ways:
             per_core, per_second, status = throughput(way, seconds)
