@@ -132,10 +132,10 @@ $(VENV)/.stamp-dev: requirements-dev.txt pyproject.toml
 	$(call install,$(VENV),requirements-dev.txt)
 	@touch $@ $(VENV)/.stamp-demo
 
-# Whoever only watches the demo needs two packages, not the hundred of the test suite.
+# Whoever only watches the demo needs a dozen packages, not the hundred of the test suite.
 $(VENV)/.stamp-demo: pyproject.toml
 	$(call environment,$(VENV),$(VERSIONS) 3.14)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[cli]'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[cli,gateway]'
 	@touch $@
 
 $(VENV)/.stamp-uv: $(VENV)/.stamp-dev

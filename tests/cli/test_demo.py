@@ -20,6 +20,9 @@ import pytest
 
 COMMAND = [sys.executable, "-m", "halfopen.cli", "demo"]
 HURRIED = ["--speed", "100"]
+WITHOUT_STARLETTE = (
+    "import sys; sys.modules['starlette'] = None; sys.argv[0] = 'halfopen'; from halfopen.cli import main; main()"
+)
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -96,10 +99,63 @@ def test_the_story_keeps_every_promise_in_all_three_variants() -> None:
 
     assert (0, []) == (code, broken(told))
     assert {"none", "naive", "halfopen"} == set(told["variants"])
-    assert 10 == len(told["promises"])
+    assert 11 == len(told["promises"])
     ours, without = told["variants"]["halfopen"], told["variants"]["none"]
     assert ours["books"]["delivered"] == ours["accepted"] > 300
     assert without["given_up"] > 0 == ours["given_up"]
+
+
+@pytest.mark.slow
+def test_the_hub_in_memory_keeps_them_as_well_and_needs_no_library() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STARLETTE, "demo", *HURRIED, "--hub", "memory", "--no-compare", "--json"],
+        capture_output=True, text=True, timeout=55, check=False,
+    )  # fmt: skip
+
+    told = json.loads(done.stdout)
+    assert (0, []) == (done.returncode, broken(told))
+    assert told["variants"]["halfopen"]["keeping"] is None
+    assert "a refusal costs less than a millisecond" in [each["promise"] for each in told["promises"]]
+
+
+def test_without_the_gateways_libraries_one_line_says_what_to_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STARLETTE, "demo"], capture_output=True, text=True, timeout=55, check=False
+    )
+
+    says = "the gateway needs starlette; run: pip install 'halfopen[cli,gateway]', or take --hub memory"
+    assert (2, "", f"halfopen demo: {says}\n") == (done.returncode, done.stdout, done.stderr)
+
+
+# Well; at the moment the circuit opens; open; around half-open; draining; and twice.
+@pytest.mark.slow
+@pytest.mark.parametrize("moments", [["0.5"], ["1.05"], ["2"], ["2.9"], ["3.2"], ["1.2", "4"]])
+def test_a_gateway_that_is_killed_comes_back_to_the_same_books(moments: list[str]) -> None:
+    arguments = [word for moment in moments for word in ("--kill-at", moment)]
+
+    code, told = summary("--speed", "50", "--no-compare", *arguments)
+
+    ours = told["variants"]["halfopen"]
+    assert (0, []) == (code, broken(told))
+    assert len(moments) == len(ours["keeping"]["kills"]) == len(ours["keeping"]["restarts"])
+    assert ours["accepted"] == ours["delivered"] == ours["books"]["delivered"] > 500
+
+
+def test_what_is_left_in_a_file_is_delivered_by_the_next_run(tmp_path: Path) -> None:
+    db = tmp_path / "hub.db"
+    process = _start("--speed", "50", "--no-compare", "--db", str(db))
+    assert process.stdout is not None
+    while "trial calls may pass" not in process.stdout.readline():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    interrupted, complaints = process.communicate(timeout=30)
+
+    code, told = summary("--speed", "100", "--no-compare", "--db", str(db))
+
+    assert (130, "") == (process.returncode, complaints)
+    assert f"the gateway's are in {db}: the next run sends them" in interrupted
+    assert (0, []) == (code, broken(told))
+    assert told["variants"]["halfopen"]["keeping"]["left"] > 20
 
 
 def test_the_story_is_told_line_by_line_to_a_pipe() -> None:
@@ -112,7 +168,7 @@ def test_the_story_is_told_line_by_line_to_a_pipe() -> None:
     assert "\x1b" not in done.stdout
 
 
-@pytest.mark.parametrize(("sabotage", "claim"), [("lose", "was delivered"), ("repeat", "was sent twice")])
+@pytest.mark.parametrize(("sabotage", "claim"), [("lose", "was delivered"), ("repeat", "sent twice")])
 def test_a_broken_promise_ends_with_code_1(sabotage: str, claim: str) -> None:
     done = demo(*HURRIED, "--no-compare", "--sabotage", sabotage)
 
@@ -177,6 +233,13 @@ def test_a_real_partner_that_never_takes_a_message_is_a_broken_promise(
         (["--port", "-1"], "--port is a number from 1 to 65535"),
         (["--count", "3"], "give it with --partner"),
         (["--count", "0", "--partner", "http://127.0.0.1:9/"], "--count is a whole number from 1, not 0"),
+        (["--hub", "gateway", "--partner", "http://127.0.0.1:9/"], "--hub gateway is about the demo's story"),
+        (["--hub", "memory", "--db", "hub.db"], "--db is about the gateway; it needs --hub gateway"),
+        (["--hub", "memory", "--kill-at", "3"], "--kill-at is about the gateway"),
+        (["--kill-at", "40"], "--kill-at is within the 31 s of yours that messages are sent, not 40"),
+        (["--kill-at", "nan"], "not nan"),
+        (["--db", "/no/such/directory/hub.db"], "cannot use /no/such/directory/hub.db as the hub's queue"),
+        (["--db", __file__], "as the hub's queue"),
         (["--port", "80", "--partner", "http://127.0.0.1:9/"], "--port is about the demo's own partner"),
         (["--sabotage", "lose", "--partner", "http://127.0.0.1:9/"], "--sabotage is about the demo's own partner"),
     ],

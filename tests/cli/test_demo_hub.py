@@ -11,6 +11,7 @@ from itertools import islice
 import pytest
 
 from halfopen.cli.demo.account import rounds_of
+from halfopen.cli.demo.gateway_play import overtaken
 from halfopen.cli.demo.hub import Hub, Outbox
 from halfopen.cli.demo.messages import Message, messages, orders
 from halfopen.cli.demo.naive import NoBreaker, TwoStateBreaker
@@ -194,3 +195,16 @@ def test_requests_are_counted_into_the_half_open_round_that_let_them_through() -
     starts = [1.0, 9.9, 10.1, 40.0, 40.2, 41.1, 100.0, 100.1, 100.2, 103.1, 104.0]
 
     assert (3, 3) == rounds_of(starts, moves)
+
+
+def test_a_kill_ends_a_round() -> None:
+    moves = [(40.0, "half_open"), (41.0, "killed"), (45.0, "half_open"), (46.0, "closed")]
+
+    assert (2, 3) == rounds_of([40.0, 40.1, 45.0, 45.1, 45.2], moves)
+
+
+def test_messages_are_overtaken_only_within_their_stream() -> None:
+    streams = {"a1": "a", "b1": "b", "a2": "a", "a3": "a", "b2": "b"}
+
+    assert 0 == overtaken(streams, ["b1", "x", "b2", "a1", "a2", "a3"])
+    assert 1 == overtaken(streams, ["a1", "a3", "a2", "b1"])

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.client
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from halfopen.cli.demo.child import PartnerProcess
 from halfopen.cli.demo.errors import BadInput, Broken
+from halfopen.cli.demo.partner import Partner, Taken
+from halfopen.cli.demo.story import Pace, Story
+from halfopen.retry_queue import LaneProfile, Report, Verdict
+from halfopen.retry_queue.as2 import judge_answer
 
 HEADERS = {"AS2-From": "HUB", "AS2-To": "PARTNER", "Message-ID": "<1@hub>"}
 
@@ -48,6 +56,92 @@ def test_a_message_id_that_comes_twice_is_noticed(partner: PartnerProcess) -> No
     assert [200, 200] == statuses
     assert 1 == books["delivered"] == books["duplicates"]
     assert ["<1@hub>"] == books["twice"]
+
+
+class Inbox:
+    """Take what is posted; refuse the first *deaf* connections' posts with 503."""
+
+    def __init__(self, deaf: int = 0) -> None:
+        self.posted: list[tuple[str, bytes]] = []
+        self.asked = 0
+        inbox = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                inbox.asked += 1
+                well = inbox.asked > deaf
+                if well:
+                    inbox.posted.append((self.headers["Content-Type"], body))
+                self.send_response(200 if well else 503)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.http = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/receipts"
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    made = Inbox(deaf=2)
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+def ask(partner: PartnerProcess, headers: dict[str, str]) -> tuple[int, str, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", partner.endpoint.port, timeout=20)
+    try:
+        connection.request("POST", "/as2", b"UNA", {**HEADERS, **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get("Content-Type", ""), answer.read()
+    finally:
+        connection.close()
+
+
+WANTED = {"Disposition-Notification-To": "hub"}
+
+
+def verdict(kind: str, body: bytes) -> Report:
+    mic = base64.b64encode(hashlib.sha256(b"UNA").digest()).decode() + ", sha-256"
+    return judge_answer(status=200, content_type=kind, body=body, message_id="<1@hub>", profile=LaneProfile(), mic=mic)
+
+
+def test_who_asks_for_a_receipt_gets_one_that_fits_the_message(partner: PartnerProcess) -> None:
+    status, kind, body = ask(partner, WANTED)
+
+    assert (200, Verdict.DELIVERED, "processed") == (status, verdict(kind, body).verdict, verdict(kind, body).detail)
+
+
+def test_a_known_message_id_gets_a_warning_and_is_not_processed_again(partner: PartnerProcess) -> None:
+    ask(partner, WANTED)
+    _, kind, body = ask(partner, WANTED)
+
+    assert (Verdict.DELIVERED, "duplicate-document") == (verdict(kind, body).verdict, verdict(kind, body).detail)
+    assert (1, ["<1@hub>"]) == (partner.books()["delivered"], partner.books()["twice"])
+
+
+def test_a_receipt_for_later_is_posted_until_somebody_takes_it(partner: PartnerProcess, inbox: Inbox) -> None:
+    answer = ask(partner, {**WANTED, "Receipt-Delivery-Option": inbox.url})
+    limit = time.monotonic() + 20
+    while not inbox.posted and time.monotonic() < limit:
+        time.sleep(0.02)
+
+    assert (204, "", b"") == answer
+    assert Verdict.DELIVERED == verdict(*inbox.posted[0]).verdict
+    assert 3 == inbox.asked
+
+
+def test_an_odd_partner_takes_a_message_without_a_word_and_calls_a_maintenance_page_a_success() -> None:
+    odd = Partner(Story(unanswered=1, evasive=3, normal=0.0), Pace(1.0), odd=True)
+
+    ends = [odd.take(f"<{number}@hub>", b"UNA") for number in (1, 1, 2, 2)]
+
+    assert [Taken.UNANSWERED, Taken.KNOWN, Taken.EVADED, Taken.NEW] == ends
+    assert (["<1@hub>"], 2) == (odd.books()["unanswered"], odd.books()["delivered"])
 
 
 @pytest.mark.parametrize("name", sorted(HEADERS))

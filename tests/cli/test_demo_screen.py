@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from halfopen.cli.demo.account import Account, Books
+from halfopen.cli.demo.account import Account, Books, Keeping
 from halfopen.cli.demo.narrator import Line
 from halfopen.cli.demo.picture import picture
 from halfopen.cli.demo.scene import Rates, Scene
@@ -25,6 +26,9 @@ OURS = Account(
     variant="halfopen", now=310.0, circuit="closed", accepted=1200, delivered=1200, given_up=0, outstanding=0,
     sends=1212, failed=12, refused=350, refusal_median=0.000016, last_delivery=310.0, last_error="HTTP 503",
     rounds=(1, 3), books=BOOKS, final=True,
+)  # fmt: skip
+KEEPING = Keeping(
+    stored=500, streams=3, ordered=100, drained=300, drain_time=4.0, kills=(200.0,), restarts=(0.8,)
 )  # fmt: skip
 NONE = replace(
     OURS, variant="none", circuit="none", rounds=(), refused=0, refusal_median=None, given_up=300, delivered=900,
@@ -153,8 +157,41 @@ def test_each_promise_can_be_broken(broken: Account, says: str) -> None:
     assert any(says in each for each in figures)
 
 
-def test_an_account_survives_json() -> None:
-    assert OURS == Account.restore(OURS.plain())
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (replace(KEEPING, needless=1), "1 needless"),
+        (replace(KEEPING, overtaken=2), "2 overtaken"),
+        (replace(KEEPING, ordered=0), "0 in 3 streams"),
+        (replace(KEEPING, restarts=()), "back after never"),
+    ],
+)
+def test_each_promise_of_the_gateway_can_be_broken(broken: Keeping, says: str) -> None:
+    promises = judge(Story(), replace(OURS, keeping=broken), [NONE])
+
+    assert [says] == [says for promise in promises if not promise.kept and says in promise.figures]
+
+
+def test_a_killed_gateways_own_count_of_requests_proves_nothing() -> None:
+    killed = replace(OURS, keeping=KEEPING, sends=1000)
+    spared = replace(killed, keeping=replace(KEEPING, kills=(), restarts=()))
+
+    assert [] == [promise for promise in judge(Story(), killed, [NONE]) if not promise.kept]
+    assert ["1,212 of 1,000 requests arrived"] == [
+        promise.figures for promise in judge(Story(), spared, [NONE]) if not promise.kept
+    ]
+
+
+def test_the_table_shows_what_the_gateway_kept_and_how_fast_it_drained() -> None:
+    text = table([NONE, replace(OURS, keeping=KEEPING)])
+
+    assert any(line.split()[-2:] == ["–", "500"] for line in text.splitlines() if "kept on disk" in line)
+    assert "75/s of 300" in text
+
+
+@pytest.mark.parametrize("account", [OURS, replace(OURS, keeping=KEEPING)])
+def test_an_account_survives_json(account: Account) -> None:
+    assert account == Account.restore(json.loads(json.dumps(account.plain())))
 
 
 def test_an_interrupted_story_says_nothing_about_its_promises() -> None:

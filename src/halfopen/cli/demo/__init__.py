@@ -18,10 +18,11 @@ __all__ = ["demo"]
 _HELP = """
 Play a partner's bad day over real HTTP on 127.0.0.1, and prove that nothing is lost.
 
-A partner (a process of its own) takes AS2-like messages from a hub with several senders. At 0:50 it turns to 503;
-when it returns it is slow and falls over if it gets more than a few requests at once. The hub sends through a circuit
-breaker: it opens at 50 % of 20 calls, waits 30 s and twice as long after each failed trial, and closes after 3 trial
-calls. The same day is played with no breaker and with a naive two-state breaker. Six minutes pass in about 40 s.
+A partner (a process of its own) takes AS2 messages. At 0:50 it turns to 503; when it returns it is slow and falls over
+if it gets more than a few requests at once. Programs (threads and tasks) post to halfopen's gateway, a process as well,
+which keeps in a retry queue on disk what the partner cannot take. Its circuit breaker opens at 50 % of 20 calls, waits
+30 s and twice as long after each failed trial, and closes after 3 trial calls. The same day is played by a hub with no
+breaker and with a naive two-state breaker. Six minutes pass in about 40 s.
 
 \b
 Own messages, own partner:
@@ -68,6 +69,19 @@ class _Refused(_GoneWrong):
 @click.option("--count", type=int, metavar="N", help="Messages to invent for --partner.  [default: 100]")
 @click.option("--compare/--no-compare", default=True, help="Play the other two variants as well, or only halfopen's.")
 @click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
+@click.option(
+    "--hub",
+    type=click.Choice(["gateway", "memory"]),
+    help="The gateway, or a hub in memory that needs no libraries.  [default: gateway; with --partner memory]",
+)
+@click.option("--db", type=click.Path(path_type=Path), metavar="FILE", help="Keep the gateway's queue in FILE.")
+@click.option(
+    "--kill-at",
+    type=float,
+    multiple=True,
+    metavar="SECONDS",
+    help="Kill the gateway (kill -9) after so many seconds of yours, and start it again. May be given several times.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON; the story goes to standard error.")
 @click.option(
     "--sabotage",
@@ -97,7 +111,8 @@ def demo(as_json: bool, plain: bool, **chosen: Any) -> None:
 
 def _options(
     *, realtime: bool, speed: float | None, seed: int, port: int, partner: str | None, directory: Path | None,
-    count: int | None, compare: bool, sabotage: str | None,
+    count: int | None, compare: bool, sabotage: str | None, hub: str | None, db: Path | None,
+    kill_at: tuple[float, ...],
 ) -> Any:  # fmt: skip
     from halfopen.cli.demo.stage import Options
 
@@ -114,10 +129,28 @@ def _options(
     if count is not None and count < 1:
         raise BadInput(f"--count is a whole number from 1, not {count}")
     usual = DEFAULT_SPEED if partner is None and not realtime else 1.0
+    pace = usual if speed is None else speed
+    hub = _hub(hub, partner=partner, db=db, kill_at=kill_at, lasts=Story().accept_until / pace)
     return Options(
-        speed=usual if speed is None else speed, seed=seed, port=port, partner=partner, directory=directory,
+        hub=hub, db=db, kill_at=kill_at, speed=pace, seed=seed, port=port, partner=partner, directory=directory,
         count=100 if count is None else count, compare=compare, sabotage=sabotage,
     )  # fmt: skip
+
+
+def _hub(hub: str | None, *, partner: str | None, db: Path | None, kill_at: tuple[float, ...], lasts: float) -> str:
+    chosen = hub or ("gateway" if partner is None else "memory")
+    if partner is not None and chosen == "gateway":
+        raise BadInput("--hub gateway is about the demo's story; for a partner of yours: halfopen gateway --help")
+    if chosen == "memory" and (db is not None or kill_at):
+        raise BadInput(f"{'--db' if db is not None else '--kill-at'} is about the gateway; it needs --hub gateway")
+    for moment in kill_at:
+        if not 0 < moment < lasts:
+            raise BadInput(f"--kill-at is within the {lasts:.0f} s of yours that messages are sent, not {moment:g}")
+    if chosen == "gateway":
+        from halfopen.cli.demo.gateway import check_libraries
+
+        check_libraries()
+    return chosen
 
 
 def _report(options: Any, ending: Any, *, as_json: bool) -> int:
@@ -130,7 +163,7 @@ def _report(options: Any, ending: Any, *, as_json: bool) -> int:
         click.echo(json.dumps(summary.as_json(ending.accounts, judged, speed=options.speed, ended=ended), indent=2))
     else:
         click.echo(f"\n{summary.table(ending.accounts)}")
-        _notes(options.story, ending)
+        _notes(options, ending)
         for promise in judged:
             click.secho("✓" if promise.kept else "✗", fg="green" if promise.kept else "red", bold=True, nl=False)
             click.echo(f" {promise.text} {click.style(f'· {promise.figures}', dim=True)}")
@@ -141,13 +174,12 @@ def _report(options: Any, ending: Any, *, as_json: bool) -> int:
     return 0 if kept else 1
 
 
-def _notes(story: Story, ending: Any) -> None:
+def _notes(options: Any, ending: Any) -> None:
     if any(account.books is not None and account.books.rescued for account in ending.accounts):
-        click.echo(f"* until its operators stepped in, at {clock_face(story.rescued_at)}")
+        click.echo(f"* until its operators stepped in, at {clock_face(options.story.rescued_at)}")
     if ending.interrupted:
         ours = ending.ours
-        click.echo(
-            f"\ninterrupted at {clock_face(ours.now)}; {ours.outstanding:,} messages were not sent, and are gone"
-        )
+        fate = "and are gone" if options.db is None else f"the gateway's are in {options.db}: the next run sends them"
+        click.echo(f"\ninterrupted at {clock_face(ours.now)}; {ours.outstanding:,} messages were not sent, {fate}")
     else:
         click.echo("")

@@ -8,7 +8,10 @@ from typing import Any
 
 from halfopen.cli.demo.hub import Ledger
 
-__all__ = ["Account", "Books", "rounds_of"]
+__all__ = ["Account", "Books", "Keeping", "rounds_of"]
+
+
+_ENDS = ("half_open", "closed", "killed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class Books:
     rescued: bool
     delivered: int
     duplicates: int
+    last_taken: float = 0.0
     lost: int = 0
     altered: int = 0
 
@@ -57,6 +61,39 @@ class Books:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """
+    What a gateway with a retry queue adds. Times are seconds of the watch, moments seconds of the story.
+
+    Attributes:
+        stored: Messages that were kept on its disk.
+        left: Those of them that an earlier run had left there.
+        needless: Messages that came twice although their fate was known.
+        streams, ordered: The ordered streams, and how many messages they had.
+        overtaken: Messages that arrived before an earlier one of their stream.
+        drained, drain_time: Messages that waited when the circuit closed, and how long until they were delivered.
+        kills: When the gateway was killed.
+        restarts: How long it was away each time.
+    """
+
+    stored: int
+    left: int = 0
+    needless: int = 0
+    streams: int = 0
+    ordered: int = 0
+    overtaken: int = 0
+    drained: int = 0
+    drain_time: float | None = None
+    kills: tuple[float, ...] = ()
+    restarts: tuple[float, ...] = ()
+
+    @classmethod
+    def restore(cls, plain: dict[str, Any]) -> Keeping:
+        """Read what JSON made of it."""
+        return cls(**{**plain, "kills": tuple(plain["kills"]), "restarts": tuple(plain["restarts"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """
     One variant of the story. Times are seconds of the story, refusals excepted: seconds of the watch.
@@ -67,6 +104,7 @@ class Account:
         outstanding: Messages that the hub still keeps.
         rounds: Requests made in each half-open round.
         books: The partner's side; None where the partner is not ours.
+        keeping: The gateway's side; None where the hub keeps its messages in memory.
     """
 
     variant: str
@@ -85,31 +123,37 @@ class Account:
     rounds: tuple[int, ...]
     books: Books | None
     final: bool
+    keeping: Keeping | None = None
 
     @classmethod
     def of(
         cls, variant: str, now: float, circuit: str, ledger: Ledger, books: Books | None,
-        *, rounds: tuple[int, ...] = (), final: bool = False,
+        *, rounds: tuple[int, ...] = (), final: bool = False, **better: Any,
     ) -> Account:  # fmt: skip
-        """Take stock. The refusal median, which costs a sort, is for final accounts."""
+        """Take stock; what is known *better* goes before the ledger. The refusal median is for final accounts."""
         times = ledger.refusal_times
+        accepted, given_up = len(ledger.accepted), len(ledger.given_up)
+        known: dict[str, Any] = {
+            "delivered": len(ledger.delivered),
+            "sends": ledger.sends,
+            "failed": ledger.failed,
+            "refused": ledger.refused,
+            "last_delivery": ledger.last_delivery,
+            **better,
+        }
         return cls(
             variant=variant,
             now=now,
             circuit=circuit,
-            accepted=len(ledger.accepted),
-            delivered=len(ledger.delivered),
-            given_up=len(ledger.given_up),
-            outstanding=ledger.outstanding,
-            sends=ledger.sends,
-            failed=ledger.failed,
-            refused=ledger.refused,
+            accepted=accepted,
+            given_up=given_up,
+            outstanding=max(0, accepted - known["delivered"] - given_up),
             refusal_median=statistics.median(times) if final and times else None,
-            last_delivery=ledger.last_delivery,
             last_error=ledger.last_error,
             rounds=rounds,
             books=books,
             final=final,
+            **known,
         )
 
     @property
@@ -124,11 +168,12 @@ class Account:
     @classmethod
     def restore(cls, plain: dict[str, Any]) -> Account:
         """Read what `plain` wrote."""
-        books = plain["books"]
+        books, keeping = plain["books"], plain.get("keeping")
         rest: dict[str, Any] = {
             **plain,
             "rounds": tuple(plain["rounds"]),
             "books": None if books is None else Books(**books),
+            "keeping": None if keeping is None else Keeping.restore(keeping),
         }
         return cls(**rest)
 
@@ -146,6 +191,6 @@ def rounds_of(starts: list[float], moves: list[tuple[float, str]]) -> tuple[int,
         if state != "half_open":
             continue
         # A straggler of a failed round belongs to it, so a round lasts until the next one or until the circuit closes.
-        end = next((at for at, later in moves[index + 1 :] if later in ("half_open", "closed")), float("inf"))
+        end = next((at for at, later in moves[index + 1 :] if later in _ENDS), float("inf"))
         counts.append(sum(1 for at in starts if begin <= at < end))
     return tuple(counts)

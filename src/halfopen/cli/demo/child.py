@@ -81,8 +81,9 @@ class Child:
 class PartnerProcess:
     """The partner of one variant of the story."""
 
-    def __init__(self, speed: float, *, port: int = 0, lose: bool = False) -> None:
-        arguments = ["--speed", repr(speed), "--port", str(port), *(["--lose"] if lose else [])]
+    def __init__(self, speed: float, *, port: int = 0, lose: bool = False, odd: bool = False) -> None:
+        asked = [*(["--lose"] if lose else []), *(["--odd"] if odd else [])]
+        arguments = ["--speed", repr(speed), "--port", str(port), *asked]
         self._child = Child("halfopen.cli.demo.partner", *arguments)
         try:
             self.endpoint = Endpoint("http", "127.0.0.1", _port(self._child.first(), port))

@@ -8,7 +8,7 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from halfopen.cli.demo.messages import Message
@@ -125,10 +125,14 @@ class Hub:
 
     def start(self) -> None:
         """Begin to accept and to send."""
-        works = [self._accept, *[self._send] * self._story.threads, self._run_tasks]
-        self._threads = [threading.Thread(target=work, name=f"hub-{work.__name__}", daemon=True) for work in works]
+        self._threads = [
+            threading.Thread(target=work, name=f"hub-{work.__name__}", daemon=True) for work in self._works()
+        ]
         for thread in self._threads:
             thread.start()
+
+    def _works(self) -> list[Callable[[], None]]:
+        return [self._accept, *[self._send] * self._story.threads, self._run_tasks]
 
     def stop(self) -> None:
         """End at once: calls under way are cut off."""
@@ -149,13 +153,16 @@ class Hub:
                     self._all_accepted.set()
                     return
                 given += 1
-                with self._lock:
-                    self.ledger.accepted[message.message_id] = message.digest
-                self.outbox.accept(message)
+                self._receive(message)
             if now >= story.accept_until:
                 self._all_accepted.set()
                 return
             self._stopping.wait(self._pace.tick)
+
+    def _receive(self, message: Message) -> None:
+        with self._lock:
+            self.ledger.accepted[message.message_id] = message.digest
+        self.outbox.accept(message)
 
     def _send(self) -> None:
         connection = Connection(self._endpoint, self._tls, self._timeout)
@@ -171,15 +178,15 @@ class Hub:
     def _try(self, connection: Connection, message: Message) -> None:
         asked = time.perf_counter()
         try:
-            self._guard.call(self._post, connection, message)
+            status = self._guard.call(self._post, connection, message)
         except Exception as error:
             self._not_taken(message, error, time.perf_counter() - asked)
         else:
-            self._taken(message)
+            self._taken(message, status, time.perf_counter() - asked)
 
-    def _post(self, connection: Connection, message: Message) -> None:
+    def _post(self, connection: Connection, message: Message) -> int:
         self._note_start(message)
-        connection.post(message)
+        return connection.post(message)
 
     def _run_tasks(self) -> None:
         asyncio.run(self._send_in_tasks())
@@ -204,15 +211,15 @@ class Hub:
     async def _atry(self, message: Message) -> None:
         asked = time.perf_counter()
         try:
-            await self._guard.acall(self._apost, message)
+            status = await self._guard.acall(self._apost, message)
         except Exception as error:
             self._not_taken(message, error, time.perf_counter() - asked)
         else:
-            self._taken(message)
+            self._taken(message, status, time.perf_counter() - asked)
 
-    async def _apost(self, message: Message) -> None:
+    async def _apost(self, message: Message) -> int:
         self._note_start(message)
-        await apost(self._endpoint, self._tls, message, self._timeout)
+        return await apost(self._endpoint, self._tls, message, self._timeout)
 
     def _note_start(self, message: Message) -> None:
         with self._lock:
@@ -220,7 +227,7 @@ class Hub:
             self.ledger.sends += 1
             self.ledger.starts.append(time.monotonic())
 
-    def _taken(self, message: Message) -> None:
+    def _taken(self, message: Message, status: int, took: float) -> None:
         with self._lock:
             again = self._repeat and message.number == _SABOTAGED and message.message_id not in self.ledger.delivered
             self.ledger.delivered.add(message.message_id)

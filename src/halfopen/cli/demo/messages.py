@@ -33,6 +33,8 @@ class Message:
     Attributes:
         number: The hub's own count, from 1.
         attempts: How often the partner was asked to take it; refusals are no attempts.
+        headers: Sent with it, beside those of every message.
+        stream: The ordered stream it belongs to, if any.
     """
 
     number: int
@@ -40,6 +42,8 @@ class Message:
     letter: Letter
     digest: str
     attempts: int = field(default=0)
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    stream: str | None = None
 
 
 def messages(letters: Iterator[Letter]) -> Iterator[Message]:

@@ -42,6 +42,7 @@ class Narrator:
         self._pace = pace
         self._lock = threading.Lock()
         self._moves: list[halfopen.CircuitTransitioned] = []
+        self._others: list[Line] = []
         self._condition = "well"
         self._draining = False
 
@@ -55,17 +56,26 @@ class Narrator:
         with self._lock:
             self._moves.append(move)
 
+    def say(self, at: float, text: str) -> None:
+        """Add a sentence of somebody else's."""
+        with self._lock:
+            self._others.append(Line(at, text))
+
     def look(self, account: Account) -> None:
         """Say what happened since the last look."""
         with self._lock:
             moves, self._moves = self._moves, []
-        self.lines += sorted([*map(self._move, moves), *self._partner(account)])
+            others, self._others = self._others, []
+        self.lines += sorted([*map(self._move, moves), *others, *self._partner(account)])
         if self._draining and account.outstanding <= self._story.senders:
             self._draining = False
             self.lines.append(Line(account.now, "the kept messages are delivered"))
 
     def _move(self, move: halfopen.CircuitTransitioned) -> Line:
         totals, trials = move.totals, self._story.trials
+        if move.reason == "restored":
+            at = (move.at - self._pace.began) * self._pace.speed
+            return Line(at, f"{_shown(move.new)}: the restarted gateway goes on where the killed one was")
         seconds = "" if move.wait is None else f"{move.wait * self._pace.speed:.0f} s"
         sentence = {
             ("closed", "open"): f"{totals.failures} of the last {totals.calls} calls failed; first trial in {seconds}",

@@ -13,16 +13,32 @@ import hashlib
 import json
 import sys
 import threading
+import time
+from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from halfopen.cli.demo.health import Condition, Health
+from halfopen.cli.demo.receipts import LaterReceipts, Receipt, receipt
 from halfopen.cli.demo.story import Pace, Story
 
 __all__ = ["Partner", "main", "serve"]
 
 _LARGEST = 16 * 1024 * 1024
 _SABOTAGED = 10
+
+
+class Taken(Enum):
+    """How a request ended: taken, new or as a known Message-ID, without a word, evaded, or refused."""
+
+    NEW = auto()
+    KNOWN = auto()
+    UNANSWERED = auto()
+    EVADED = auto()
+    NOT = auto()
+
+
+_DISPOSITIONS = {Taken.NEW: "processed", Taken.KNOWN: "processed/warning: duplicate-document"}
 
 
 class Partner:
@@ -33,9 +49,16 @@ class Partner:
         story: The script.
         pace: How fast the story passes.
         lose: Confirm the tenth message but never write it down, to see that the promises notice.
+        odd: Give the odd answers of the script as well, which only a sender that reads receipts can cope with.
     """
 
-    def __init__(self, story: Story, pace: Pace, *, lose: bool = False) -> None:
+    def __init__(self, story: Story, pace: Pace, *, lose: bool = False, odd: bool = False) -> None:
+        self.later = LaterReceipts(pace.watch(story.receipt_delay))
+        self._story = story
+        self._odd = odd
+        self._times: list[float] = []
+        self._unanswered: list[str] = []
+        self._last_taken = 0.0
         self._pace = pace
         self._changed = threading.Condition()
         self._started = False
@@ -52,19 +75,22 @@ class Partner:
             self._pace.start()
             self._started = True
 
-    def take(self, message_id: str, body: bytes) -> int:
-        """Work on one message, as long as that takes; return the HTTP status."""
+    def take(self, message_id: str, body: bytes) -> Taken:
+        """Work on one message, as long as that takes; return how it ended."""
         with self._changed:
             self._arrivals += 1
+            self._times.append(time.time())
+            evasive = self._odd and self._arrivals == self._story.evasive
             visit = self._health.arrive(self._now())
             if visit is None:
                 self._changed.notify_all()
-                return 503
+                return Taken.NOT
             self._changed.wait_for(lambda: self._health.life != visit.life, self._pace.watch(visit.work))
             if not self._health.leave(visit, self._now()):
-                return 503
-            self._book(message_id, hashlib.sha256(body).hexdigest())
-            return 200
+                return Taken.NOT
+            if evasive:
+                return Taken.EVADED
+            return self._book(message_id, hashlib.sha256(body).hexdigest())
 
     def books(self, *, brief: bool = False) -> dict[str, Any]:
         """Return what the partner knows, as plain data; *brief* leaves the messages out."""
@@ -85,20 +111,29 @@ class Partner:
                 "rescued": health.rescued,
                 "delivered": len(self._accepted),
                 "duplicates": len(self._duplicates),
+                "last_taken": self._last_taken,
             }
-            return page if brief else {**page, "accepted": dict(self._accepted), "twice": list(self._duplicates)}
+            return page if brief else {**page, "accepted": dict(self._accepted), **self._details()}
+
+    def _details(self) -> dict[str, Any]:
+        return {"twice": list(self._duplicates), "times": list(self._times), "unanswered": list(self._unanswered)}
 
     def _now(self) -> float:
         return self._pace.now() if self._started else 0.0
 
-    def _book(self, message_id: str, digest: str) -> None:
+    def _book(self, message_id: str, digest: str) -> Taken:
         self._confirmed += 1
         if self._lose and self._confirmed == _SABOTAGED:
-            return
+            return Taken.NEW
         if message_id in self._accepted:
             self._duplicates.append(message_id)
-        else:
-            self._accepted[message_id] = digest
+            return Taken.KNOWN
+        self._accepted[message_id] = digest
+        self._last_taken = self._now()
+        if self._odd and len(self._accepted) == self._story.unanswered:
+            self._unanswered.append(message_id)
+            return Taken.UNANSWERED
+        return Taken.NEW
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -131,14 +166,35 @@ class _Handler(BaseHTTPRequestHandler):
         if missing:
             self._answer(400, f"missing: {', '.join(missing)}")
             return
-        status = self.partner.take(self.headers["Message-ID"].strip(), body)
-        self._answer(status, "received" if status == 200 else "the partner is not well")
+        message_id = self.headers["Message-ID"].strip()
+        taken = self.partner.take(message_id, body)
+        if taken is Taken.NOT:
+            self._answer(503, "the partner is not well")
+        elif taken is Taken.EVADED:
+            self._answer(200, "<h1>We are back soon</h1>", kind="text/html")
+        elif taken is Taken.UNANSWERED:
+            self.close_connection = True
+        elif not self.headers.get("Disposition-Notification-To"):
+            self._answer(200, "received")
+        else:
+            self._acknowledge(receipt(message_id, body, _DISPOSITIONS[taken]))
 
-    def _answer(self, status: int, text: str, *, kind: str = "text/plain; charset=utf-8", last: bool = False) -> None:
-        body = text.encode()
+    def _acknowledge(self, message: Receipt) -> None:
+        later = self.headers.get("Receipt-Delivery-Option")
+        if later is None:
+            self._answer(200, message.body, kind=message.content_type)
+            return
+        self.partner.later.post(later, message)
+        self._answer(204, "")
+
+    def _answer(
+        self, status: int, text: str | bytes, *, kind: str = "text/plain; charset=utf-8", last: bool = False
+    ) -> None:
+        body = text if isinstance(text, bytes) else text.encode()
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        if status != 204:
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
         if last:
             self.send_header("Connection", "close")
         self.end_headers()
@@ -171,10 +227,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--speed", type=float, required=True)
     parser.add_argument("--lose", action="store_true")
+    parser.add_argument("--odd", action="store_true")
     options = parser.parse_args()
     # Ctrl-C reaches the whole group; the hub decides when the partner ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    partner = Partner(Story(), Pace(options.speed), lose=options.lose)
+    partner = Partner(Story(), Pace(options.speed), lose=options.lose, odd=options.odd)
     try:
         server = serve(partner, options.port)
     except OSError as error:

@@ -16,7 +16,7 @@ from halfopen.cli.demo.story import clock_face
 __all__ = ["picture"]
 
 _COLOURS = {"closed": "green", "open": "red", "half_open": "yellow"}
-_SIGNS = {"closed": "● closed", "open": "✗ open", "half_open": "◐ half-open", "none": "–"}
+_SIGNS = {"closed": "● closed", "open": "✗ open", "half_open": "◐ half-open", "none": "–", "killed": "☠ killed"}
 _PARTNER = {"well": ("● well", "green"), "down": ("✗ 503", "red"), "cold": ("◐ cold", "yellow")}
 _SLOTS = {"free": ("○", "dim"), "running": ("◐", "yellow"), "succeeded": ("✓", "green"), "failed": ("✗", "red")}
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import halfopen
 from halfopen.cli.demo.account import Account
 from halfopen.cli.demo.narrator import Line
 from halfopen.cli.demo.story import Pace, Story
 
-__all__ = ["Camera", "Meter", "Rates", "Scene"]
+__all__ = ["Camera", "Circuit", "Meter", "Rates", "Scene"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +79,44 @@ class Scene:
     lines: tuple[Line, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circuit:
+    """
+    What a picture needs of a breaker's snapshot, wherever the breaker is. Times are seconds of the watch.
+
+    Attributes:
+        trials: The status of each slot of the present round.
+    """
+
+    state: str
+    calls: int = 0
+    failures: int = 0
+    remaining_wait: float | None = None
+    wait: float = 0.0
+    step: int = 0
+    trials: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, snapshot: Mapping[str, Any]) -> Circuit:
+        """Read the plain data of a snapshot."""
+        known = {name: snapshot[name] for name in ("state", "calls", "failures", "remaining_wait", "wait", "step")}
+        return cls(**known, trials=tuple(slot["status"] for slot in snapshot["trials"]))
+
+
 class Camera:
     """
     Take scenes of one breaker and the account that goes with it.
 
     Args:
         title: What is played.
-        breaker: Whose circuit is shown.
+        circuit: Says what the breaker is like at the moment.
         story: Window and limits.
         pace: How fast the story passes.
     """
 
-    def __init__(self, title: str, breaker: halfopen.CircuitBreaker, story: Story, pace: Pace) -> None:
+    def __init__(self, title: str, circuit: Callable[[], Circuit], story: Story, pace: Pace) -> None:
         self._title = title
-        self._breaker = breaker
+        self._circuit = circuit
         self._story = story
         self._pace = pace
         self._meter = Meter()
@@ -98,12 +124,12 @@ class Camera:
 
     def moved(self, move: halfopen.CircuitTransitioned) -> None:
         """Remember what the window held when the circuit tripped."""
-        if (move.old, move.new) == ("closed", "open"):
+        if (move.old, move.new) == ("closed", "open") and move.reason != "restored":
             self._tripped = (move.totals.calls, move.totals.failures)
 
     def take(self, account: Account, others: tuple[tuple[str, Account | None], ...], lines: list[Line]) -> Scene:
         """Return the present scene."""
-        snapshot = self._breaker.snapshot()
+        snapshot = self._circuit()
         is_open = snapshot.state == "open"
         calls, failures = self._tripped if is_open else (snapshot.calls, snapshot.failures)
         left = snapshot.remaining_wait
@@ -111,12 +137,12 @@ class Camera:
             title=self._title,
             speed=self._pace.speed,
             now=account.now,
-            state=str(snapshot.state),
+            state=snapshot.state,
             calls=calls,
             failures=failures,
             window=self._story.window,
             limit=self._story.failure_rate,
-            trials=tuple(slot.status for slot in snapshot.trials) or ("free",) * self._story.trials,
+            trials=snapshot.trials or ("free",) * self._story.trials,
             next_trial=None if left is None else left * self._pace.speed,
             wait=snapshot.wait * self._pace.speed,
             step=snapshot.step,

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import halfopen
 from halfopen.cli.demo.account import Account
 from halfopen.cli.demo.child import PartnerProcess
 from halfopen.cli.demo.errors import Broken
+from halfopen.cli.demo.gateway import GatewayProcess, carried_over
+from halfopen.cli.demo.gateway_play import GatewayPlay
 from halfopen.cli.demo.guards import Variant, breaker_of
 from halfopen.cli.demo.messages import Message, messages
 from halfopen.cli.demo.narrator import Narrator
 from halfopen.cli.demo.play import Comparison, Play, letters_of
-from halfopen.cli.demo.scene import Camera
+from halfopen.cli.demo.scene import Camera, Circuit
 from halfopen.cli.demo.screen import Screen
 from halfopen.cli.demo.story import Pace, Story
 from halfopen.cli.demo.wire import Endpoint
@@ -40,6 +43,9 @@ class Options:
         count: How many invented messages a real partner gets.
         compare: Play the comparisons as well.
         sabotage: ``lose`` or ``repeat`` a message, to see a promise break.
+        hub: ``gateway``, or ``memory``: the hub of the comparisons, which keeps its messages in memory.
+        db: The gateway's queue; None: in a temporary folder.
+        kill_at: When to kill the gateway, in seconds of the watch.
     """
 
     speed: float
@@ -50,6 +56,9 @@ class Options:
     count: int = 100
     compare: bool = True
     sabotage: str | None = None
+    hub: str = "memory"
+    db: Path | None = None
+    kill_at: tuple[float, ...] = ()
 
     @property
     def story(self) -> Story:
@@ -99,18 +108,45 @@ class _Show:
     def __init__(self, options: Options, cleanup: ExitStack) -> None:
         self._story, self._pace = options.story, Pace(options.speed)
         self._narrator = Narrator(self._story, self._pace)
-        self._breaker = breaker_of(self._story, self._pace, options.seed)
         arriving = _arriving(options)
         partner, endpoint = _partner(options, cleanup)
-        self._play = Play(
-            Variant.HALFOPEN, self._breaker, endpoint, arriving, self._story, self._pace,
+        circuit = self._play_of(options, arriving, partner, endpoint, cleanup)
+        title = str(endpoint) if partner is None else "a partner's bad day"
+        self._camera = Camera(title, circuit, self._story, self._pace)
+        self._comparisons = _comparisons(options, cleanup)
+        cleanup.callback(self._play.hub.stop)
+
+    def _play_of(
+        self, options: Options, arriving: Iterator[Message], partner: PartnerProcess | None, endpoint: Endpoint,
+        cleanup: ExitStack,
+    ) -> Callable[[], Circuit]:  # fmt: skip
+        self._play: Play | GatewayPlay
+        if options.hub == "gateway" and partner is not None:
+            play = self._gateway_play(options, arriving, partner, cleanup)
+            self._play = play
+            return play.circuit
+        breaker = breaker_of(self._story, self._pace, options.seed)
+        self._play = memory = Play(
+            Variant.HALFOPEN, breaker, endpoint, arriving, self._story, self._pace,
             partner=partner, repeat=options.sabotage == "repeat",
         )  # fmt: skip
-        title = str(endpoint) if partner is None else "a partner's bad day"
-        self._camera = Camera(title, self._breaker, self._story, self._pace)
-        self._comparisons = _comparisons(options, cleanup)
-        self._breaker.subscribe(self._moved, halfopen.CircuitTransitioned)
-        cleanup.callback(self._play.hub.stop)
+        breaker.subscribe(lambda move: memory.moves.append((move.at, str(move.new))), halfopen.CircuitTransitioned)
+        breaker.subscribe(self._moved, halfopen.CircuitTransitioned)
+        return lambda: Circuit.of(breaker.snapshot().plain())
+
+    def _gateway_play(
+        self, options: Options, arriving: Iterator[Message], partner: PartnerProcess, cleanup: ExitStack
+    ) -> GatewayPlay:
+        folder = Path(cleanup.enter_context(TemporaryDirectory(prefix="halfopen-demo-", ignore_cleanup_errors=True)))
+        db = options.db or folder / "hub.db"
+        left, port = carried_over(db)
+        settings = {"story": self._story, "pace": self._pace, "partner": partner.endpoint, "db": db}
+        gateway = GatewayProcess(folder, settings, port=port)
+        cleanup.callback(gateway.kill)
+        return GatewayPlay(
+            gateway, partner, arriving, self._story, self._pace, moved=self._moved, said=self._narrator.say,
+            kill_at=options.kill_at, left=left, repeat=options.sabotage == "repeat",
+        )  # fmt: skip
 
     def run(self, screen: Screen) -> None:
         for comparison in self._comparisons:
@@ -125,7 +161,7 @@ class _Show:
             self._frame(screen)
 
     def end(self, interrupted: bool) -> Ending:
-        ours = self._play.finish()
+        ours = self._play.give_up() if interrupted and isinstance(self._play, GatewayPlay) else self._play.finish()
         others = [account for comparison in self._comparisons if (account := comparison.look()) is not None]
         if not interrupted and sum(account.final for account in others) < len(self._comparisons):
             raise Broken("a story without halfopen ended in the middle; run the demo again, or --no-compare")
@@ -140,7 +176,6 @@ class _Show:
         screen.show(self._camera.take(account, others, self._narrator.lines))
 
     def _moved(self, event: halfopen.CircuitTransitioned) -> None:
-        self._play.moves.append((event.at, str(event.new)))
         self._narrator.moved(event)
         self._camera.moved(event)
 
@@ -157,7 +192,9 @@ def _partner(options: Options, cleanup: ExitStack) -> tuple[PartnerProcess | Non
         endpoint = Endpoint.of(options.partner)
         endpoint.check()
         return None, endpoint
-    partner = PartnerProcess(options.speed, port=options.port, lose=options.sabotage == "lose")
+    partner = PartnerProcess(
+        options.speed, port=options.port, lose=options.sabotage == "lose", odd=options.hub == "gateway"
+    )
     cleanup.callback(partner.stop)
     return partner, partner.endpoint
 

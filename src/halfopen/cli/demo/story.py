@@ -25,6 +25,9 @@ class Story:
     *relapse* seconds, and is as cold as before. After *warm_after* answers it is well. At *rescued_at* its operators
     make it well whatever its callers do, so that every variant of the story has an end.
 
+    A partner who speaks AS2 also breaks the connection before its answer to the *unanswered*-th message that it takes,
+    and answers the *evasive*-th request with a maintenance page and status 200.
+
     The hub and its senders are the same in every variant; only the guard between them and the partner differs.
     """
 
@@ -39,9 +42,15 @@ class Story:
     rescued_at: float = 280.0
     normal: float = 0.5
     slow: float = 3.0
+    receipt_delay: float = 1.0
     capacity: int = 4
     growth: int = 2
     warm_after: int = 12
+    unanswered: int = 25
+    evasive: int = 45
+
+    streams: int = 3
+    ordered_every: int = 12
 
     threads: int = 4
     tasks: int = 4

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from halfopen.cli.demo.account import Account
+from halfopen.cli.demo.account import Account, Books, Keeping
 from halfopen.cli.demo.guards import Variant
 from halfopen.cli.demo.story import Story, clock_face
 
 __all__ = ["Promise", "as_json", "judge", "rows", "table"]
 
 _SLOWEST_REFUSAL = 0.001
+_SLOWEST_STORING = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,9 @@ def judge(story: Story, ours: Account, others: Sequence[Account] = ()) -> list[P
     promises = [_delivered(ours), *_by_the_books(ours)]
     if ours.rounds or ours.books is not None:
         promises += _half_open(story, ours)
-    if ours.refusal_median is not None:
+    if ours.keeping is not None:
+        promises += _kept(ours, ours.keeping)
+    elif ours.refusal_median is not None:
         fast = ours.refusal_median < _SLOWEST_REFUSAL
         promises.append(Promise("a refusal costs less than a millisecond", fast, f"median {_duration(ours)}"))
     if ours.books is not None:
@@ -52,15 +55,60 @@ def _by_the_books(ours: Account) -> list[Promise]:
     books = ours.books
     if books is None:
         return []
-    return [
-        Promise("no message was sent twice", books.duplicates == 0, f"{books.duplicates:,} came twice"),
-        Promise("every message arrived unchanged", books.altered == 0, f"{books.altered:,} altered"),
+    agree = [
         Promise(
             "the partner's books agree with the hub's", books.arrivals == ours.sends,
             f"{books.arrivals:,} of {ours.sends:,} requests arrived",
-        ),
+        )
+    ]  # fmt: skip
+    return [
+        _once(books, ours.keeping),
+        Promise("every message arrived unchanged", books.altered == 0, f"{books.altered:,} altered"),
+        # What a killed gateway had counted is gone with it; what it had promised is not.
+        *([] if ours.keeping is not None and ours.keeping.kills else agree),
         Promise("the returning partner was never knocked over", books.falls == 0, f"fell {books.falls:,} times"),
     ]  # fmt: skip
+
+
+def _once(books: Books, keeping: Keeping | None) -> Promise:
+    if keeping is None:
+        return Promise("no message was sent twice", books.duplicates == 0, f"{books.duplicates:,} came twice")
+    known = books.duplicates - keeping.needless
+    return Promise(
+        "no message was processed twice, and none was sent twice without need",
+        keeping.needless == 0,
+        f"{keeping.needless:,} needless, {known:,} whose answer was lost: known by Message-ID",
+    )
+
+
+def _kept(ours: Account, keeping: Keeping) -> list[Promise]:
+    promises = [
+        Promise(
+            "messages of ordered streams arrived in order", keeping.overtaken == 0 < keeping.ordered,
+            f"{keeping.ordered:,} in {keeping.streams} streams, {keeping.overtaken} overtaken",
+        )
+    ]  # fmt: skip
+    if ours.refusal_median is not None:
+        promises.append(
+            Promise(
+                "a refused message is safe on disk within a quarter of a second",
+                ours.refusal_median < _SLOWEST_STORING, f"median {_duration(ours)}, from the POST to the 202",
+            )
+        )  # fmt: skip
+    if keeping.kills:
+        promises.append(_same_books(ours, keeping))
+    return promises
+
+
+def _same_books(ours: Account, keeping: Keeping) -> Promise:
+    when = ", ".join(clock_face(at) for at in keeping.kills)
+    back = ", ".join(f"{seconds:.1f} s" for seconds in keeping.restarts)
+    lost = ours.books.lost if ours.books is not None else 0
+    whole = ours.delivered - lost == ours.accepted and len(keeping.restarts) == len(keeping.kills)
+    return Promise(
+        "killed in the middle, the gateway came back to the same books", whole,
+        f"kill -9 at {when}, back after {back or 'never'}; {lost:,} lost",
+    )  # fmt: skip
 
 
 def _half_open(story: Story, ours: Account) -> list[Promise]:
@@ -108,8 +156,15 @@ def rows(accounts: Sequence[Account]) -> list[tuple[str, ...]]:
         ("given up: a person must look", *(f"{account.given_up:,}" for account in accounts)),
         ("last one delivered at", *(clock_face(account.last_delivery) for account in accounts)),
     ]
+    kept = [account.keeping for account in accounts]
+    if any(kept):
+        cells += [
+            ("kept on disk by the gateway", *(f"{each.stored:,}" if each else "–" for each in kept)),
+            ("drain after the outage", *(_drain(each) for each in kept)),
+        ]
     if any(account.outstanding for account in accounts):
-        cells.append(("still in the hub's memory", *(f"{account.outstanding:,}" for account in accounts)))
+        title = "still in the hub" if any(kept) else "still in the hub's memory"
+        cells.append((title, *(f"{account.outstanding:,}" for account in accounts)))
     return cells
 
 
@@ -133,6 +188,12 @@ def as_json(accounts: Sequence[Account], promises: Sequence[Promise], *, speed: 
     }
 
 
+def _drain(keeping: Keeping | None) -> str:
+    if keeping is None or keeping.drain_time is None:
+        return "–"
+    return f"{keeping.drained / max(keeping.drain_time, 1e-3):,.0f}/s of {keeping.drained:,}"
+
+
 def _outage(account: Account) -> str:
     length = account.outage
     if length is None or account.books is None:
@@ -145,4 +206,6 @@ def _outage(account: Account) -> str:
 def _duration(account: Account) -> str:
     if account.refusal_median is None:
         return "–"
+    if account.keeping is not None:
+        return f"{account.refusal_median * 1e3:,.1f} ms"
     return f"{account.refusal_median * 1e6:,.0f} µs"

@@ -114,6 +114,7 @@ def _headers(message: Message) -> dict[str, str]:
         "Content-Type": "application/EDIFACT",
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Length": str(len(message.letter.body)),
+        **message.headers,
     }
 
 
@@ -129,9 +130,9 @@ class Connection:
             self._http = http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout, context=tls)
         self._used = 0.0
 
-    def post(self, message: Message) -> None:
+    def post(self, message: Message) -> int:
         """
-        Hand *message* over.
+        Hand *message* over; return the status of the answer.
 
         Raises:
             NotTaken: The answer was not 2xx.
@@ -150,6 +151,7 @@ class Connection:
         self._used = time.monotonic()
         if not 200 <= answer.status < 300:
             raise NotTaken(answer.status)
+        return answer.status
 
     def close(self) -> None:
         """Close it, from the thread that uses it."""
@@ -163,9 +165,9 @@ class Connection:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-async def apost(endpoint: Endpoint, context: ssl.SSLContext | None, message: Message, timeout: float) -> None:
+async def apost(endpoint: Endpoint, context: ssl.SSLContext | None, message: Message, timeout: float) -> int:
     """
-    Hand *message* over on a connection of its own.
+    Hand *message* over on a connection of its own; return the status of the answer.
 
     Raises:
         NotTaken: The answer was not 2xx.
@@ -183,6 +185,7 @@ async def apost(endpoint: Endpoint, context: ssl.SSLContext | None, message: Mes
             writer.close()
     if not 200 <= status < 300:
         raise NotTaken(status)
+    return status
 
 
 async def _status(reader: asyncio.StreamReader) -> int:
