@@ -209,7 +209,7 @@ class Storm:
         self.hits += unraisable.exc_type is Interrupt
 
     def _check_lock(self) -> None:
-        if self.breaker._lock._is_owned() or (not self.threads and self.breaker._bus._lock.locked()):  # type: ignore[attr-defined]
+        if self.breaker._lock._is_owned() or (not self.threads and self.breaker._bus._lock._is_owned()):  # type: ignore[attr-defined]
             raise SystemExit(f"the lock is held after {self.hits} interrupts")
 
     def _check_permits(self) -> None:
