@@ -55,7 +55,7 @@ def _because(last: CircuitTransitioned, settings: Settings) -> str:
 
 
 def _limit(limit: object) -> str:
-    return "" if limit is None else f" (limit {limit})"  # the rule may be gone since
+    return f" (limit {'none' if limit is None else limit})"  # none: the rule was taken away since
 
 
 def _plain_reason(last: CircuitTransitioned, settings: Settings) -> str:
