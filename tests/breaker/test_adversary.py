@@ -33,7 +33,7 @@ from halfopen import (
 )
 from halfopen._core.checking import usable_seconds
 from halfopen._runtime.clock import _timer
-from halfopen.testing import FakeClock
+from halfopen.testing import FakeClock, put_into
 
 HUGE = 10**400
 """Finite, but no float."""
@@ -507,3 +507,28 @@ def test_code_that_interrupts_the_holder_of_a_lock_may_use_everything(holder: st
     thread.join(10)
 
     assert not thread.is_alive()
+
+
+def test_a_ramp_that_is_taken_away_ends_when_it_is_taken_away() -> None:
+    clock = FakeClock(start=100.0)
+    breaker = CircuitBreaker("b", clock=clock, ramp=Ramp(duration=60.0))
+    put_into(breaker, State.RECOVERING)
+    clock.advance(7.0)
+
+    breaker.configure(ramp=None)
+
+    assert (State.CLOSED, 107.0) == (breaker.state, breaker.history[-1].at)
+    assert 7.0 == breaker.snapshot().counters.time_in_state["recovering"]
+
+
+def test_a_lease_that_is_shortened_ends_when_it_is_shortened() -> None:
+    clock = FakeClock(start=100.0)
+    breaker = CircuitBreaker("b", clock=clock, wait_in_open=30.0, half_open=HalfOpen(trial_timeout=60.0))
+    breaker.try_now()
+    hung = breaker.acquire()
+    clock.advance(50.0)
+
+    breaker.configure(half_open=HalfOpen(trial_timeout=1.0))
+
+    assert hung.settled
+    assert 30.0 == breaker.snapshot().remaining_wait

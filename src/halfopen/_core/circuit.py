@@ -115,7 +115,7 @@ class Circuit:
 
     __slots__ = (
         "counters", "epoch", "given", "history", "judges_every_success", "last_wait", "lost", "name",
-        "outbox", "outstanding", "retired", "rng", "rules", "serials", "settings", "slow_after", "state",
+        "outbox", "outstanding", "retired", "rng", "rules", "serials", "set_at", "settings", "slow_after", "state",
         "step", "tells_outcomes", "tells_refusals", "trial_rules", "wait_wanted", "window_changed",
     )  # fmt: skip
 
@@ -144,6 +144,7 @@ class Circuit:
         self.history: deque[CircuitTransitioned] | None = None
         self.wait_wanted: tuple[Open, CircuitTransitioned, float] | None = None
         self.window_changed = False
+        self.set_at = -math.inf  # when the settings were changed
         self.retired: StateObject | None = None
         self.state: StateObject = Closed(self, None, now)
         self.epoch = self.state.epoch
@@ -226,13 +227,13 @@ class Circuit:
         Make due what time alone decides, each thing as of the instant at which it was due.
 
         So it makes no difference when somebody looks: a lease that ended long ago re-opened the circuit long ago, and
-        the wait that followed may be over as well.
+        the wait that followed may be over as well. Only what new settings made due is due from then on, not before.
         """
         for _ in range(CATCH_UP):
             due = self.state.due()
             if due > now:
                 break
-            self.state.tick(due)
+            self.state.tick(max(due, self.set_at))
         self.state.tick(now)
 
     def fold(self, now: float) -> None:
@@ -285,6 +286,7 @@ class Circuit:
 
     def configure(self, settings: Settings, now: float) -> None:
         """Go on under other settings: window, epoch, step, trial calls and the remaining wait are kept."""
+        self.set_at = now
         self.window_changed = settings.window != self.settings.window
         self._take(settings)
         self.state.adopt(now)
