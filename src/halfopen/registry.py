@@ -7,7 +7,7 @@ import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from halfopen._breaker.orders import make_settings
 from halfopen._core.checking import Checks, nearest
@@ -83,6 +83,9 @@ class KeyedBreakers(KeyedPolicy[CircuitBreaker]):
                 break
             self._registry._tell(*news)
         return breaker
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self.name!r} cannot be copied or pickled: it belongs to its registry")
 
     def _take_in(self, policy: CircuitBreaker) -> None:
         self._news.append((PolicyCreated, policy))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,3 +84,11 @@ def test_every_mistake_of_a_family_is_named_at_once(pattern: Any) -> None:
         Registry().keyed(pattern, max_keys=0, minimum_calls=-1)
 
     assert {"pattern", "max_keys", "minimum_calls"} == {mistake.path for mistake in caught.value.mistakes}
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+def test_a_family_stays_with_its_registry(copied: Callable[[object], object]) -> None:
+    family = Registry().keyed("host:*")
+
+    with pytest.raises(TypeError, match="registry"):
+        copied(family)
