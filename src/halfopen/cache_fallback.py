@@ -81,7 +81,7 @@ class CacheFallback:
         max_age: Seconds after which an answer is too old to be given.
         max_entries: Answers kept; the one not used for longest makes room.
         key: Handed a call's arguments, says what they ask for. Default: the function and its arguments, all of which
-            must be hashable; a call without a key passes through uncached.
+            must be hashable; a call without a key passes through uncached, as one does whose *key* raises.
         on_stale: Hears of each old answer given; what it raises is logged, not raised.
         clock: Where time comes from.
 
@@ -195,14 +195,18 @@ class CacheFallback:
             function, args = innermost(fn, args)
         key: Hashable
         if self._key is not None:
-            key = self._key(*args, **kwargs)
+            try:
+                key = self._key(*args, **kwargs)
+            except Exception:
+                _log.exception("key of cache %r raised; the call passes through uncached", self.name)
+                return None
         else:
             # With types, because 1, 1.0 and True are equal.
             types = tuple(map(type, args))
             key = (function, args, types, *_named(kwargs)) if kwargs else (function, args, types)
         try:
             hash(key)
-        except TypeError:
+        except Exception:
             return None
         return key
 

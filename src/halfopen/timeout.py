@@ -30,7 +30,7 @@ from halfopen._runtime.deadline import (
 )
 from halfopen._runtime.policy import decorate, refuse_coroutine
 from halfopen._runtime.trials import in_trial
-from halfopen._runtime.worker_threads import WorkerThreads
+from halfopen._runtime.worker_threads import Job, WorkerThreads
 from halfopen.errors import BulkheadFullError, CallTimeoutError
 
 __all__ = [
@@ -165,22 +165,29 @@ class Timeout:
     def _on_thread(self, fn: Callable[[], R]) -> R:
         line, token = self._begin()
         try:
-            job = self._threads.submit(fn, self.name)
-            if job is None:
-                raise BulkheadFullError(self.name, self._threads.limit)
-            if not job.wait(self._clock, self._here(line)):
-                raise CallTimeoutError(line[2], line[3])
-            result: R = job.outcome()
-            refuse_coroutine(self, result)
-        except BaseException as error:
-            self._raised(line, error)
-            raise
+            job = self._submit(fn)
+            try:
+                if not job.wait(self._clock, self._here(line)):
+                    raise CallTimeoutError(line[2], line[3])
+                result: R = job.outcome()
+                refuse_coroutine(self, result)
+            except BaseException as error:
+                self._raised(line, error)
+                raise
         finally:
             if token is not None:
                 AMBIENT.reset(token)
         self._successes.step()
         self._returned(line)
         return result
+
+    def _submit(self, fn: Callable[[], Any]) -> Job:
+        job = self._threads.submit(fn, self.name)
+        if job is None:
+            with self._lock:
+                self._refused += 1
+            raise BulkheadFullError(self.name, self._threads.limit)
+        return job
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """
@@ -270,10 +277,6 @@ class Timeout:
         if not isinstance(error, Exception):
             with self._lock:
                 self._interrupted += 1
-            return
-        if isinstance(error, BulkheadFullError) and error.name == self.name:
-            with self._lock:
-                self._refused += 1
             return
         # Whatever a client raised when the time was up, it was the time that ended the call.
         up = isinstance(error, CallTimeoutError) and error.name == line[2]

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from halfopen._runtime.asked_wait import asked_wait, parse_retry_after
+from halfopen.bulkhead import Bulkhead
 from halfopen.cache_fallback import CacheFallback
+from halfopen.errors import BulkheadFullError
 from halfopen.fallback import Fallback
 from halfopen.hedge import Hedge
 from halfopen.retry import Retry
 from halfopen.testing import FakeClock
-from halfopen.timeout import Timeout, deadline
+from halfopen.timeout import Timeout, TimeoutOutcome, deadline
 
 NOVEMBER_1994 = 784111777.0
 
@@ -105,6 +107,33 @@ def test_the_guarded_methods_of_two_instances_share_no_answer() -> None:
         cache.call(zenith.rate, "USD")
 
     assert "acme: USD" == cache.call(acme.rate, "USD")
+
+
+def no_key(*_: object) -> None:
+    raise KeyError("no such header")
+
+
+def test_a_key_function_that_raises_costs_neither_answer_nor_error(caplog: pytest.LogCaptureFixture) -> None:
+    cache = CacheFallback("rates", on=ConnectionError, max_age=60, key=no_key)
+
+    answer = cache.call(str.upper, "usd")
+    with pytest.raises(ConnectionError):
+        cache.call(down)
+
+    assert ("USD", 1, 2) == (answer, cache.snapshot().failures["no_key"], len(caplog.records))
+
+
+# Names
+
+
+def test_the_refusal_of_a_bulkhead_of_the_same_name_is_a_failure_for_the_timeout_around_it() -> None:
+    timeout, bulkhead = Timeout("rates", 5.0), Bulkhead("rates", 1)
+
+    with bulkhead.acquire(), pytest.raises(BulkheadFullError):
+        timeout.call(bulkhead.call, str)
+
+    seen = timeout.snapshot()
+    assert (0, 1) == (seen.refused, seen.calls[TimeoutOutcome.FAILURE])
 
 
 # Errors that are raised again and again
