@@ -10,7 +10,8 @@ import pickle
 import random
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from halfopen import (
     TimeWindow,
     constant,
     exponential,
+    in_trial,
 )
 from halfopen._core.checking import usable_seconds
 from halfopen._runtime.clock import _timer
@@ -532,3 +534,53 @@ def test_a_lease_that_is_shortened_ends_when_it_is_shortened() -> None:
 
     assert hung.settled
     assert 30.0 == breaker.snapshot().remaining_wait
+
+
+ENDING = {State.DISABLED: "disable", State.METRICS_ONLY: "observe"}
+
+
+@pytest.mark.parametrize("state", ENDING)
+def test_a_generator_under_an_order_with_an_end_is_no_trial_call(state: State) -> None:
+    breaker = CircuitBreaker("b", clock=FakeClock())
+    getattr(breaker, ENDING[state])(until=60.0)
+
+    @breaker
+    def items() -> Iterator[bool]:
+        breaker.call(int)
+        yield in_trial()
+
+    assert [False] == list(items())
+    counters = breaker.snapshot().counters
+    assert (0, 2 if state is State.METRICS_ONLY else 0) == (counters.guests, counters.successes)
+
+
+def _generated(breaker: CircuitBreaker) -> list[Any]:
+    @breaker
+    def items() -> Iterator[Any]:
+        yield breaker.call(in_trial)
+        yield breaker.call(in_trial)
+
+    return list(items())
+
+
+def _nested(breaker: CircuitBreaker) -> list[Any]:
+    return breaker.call(lambda: [breaker.call(in_trial), breaker.call(in_trial)])
+
+
+@pytest.mark.parametrize("calls", [_nested, _generated], ids=["function", "generator"])
+def test_a_call_that_a_ramp_admitted_is_not_refused_its_own_inside(
+    calls: Callable[[CircuitBreaker], list[Any]],
+) -> None:
+    ramp = Ramp(duration=1e6, start=0.3)
+    breaker = CircuitBreaker("b", clock=FakeClock(), ramp=ramp, half_open=HalfOpen(permitted_calls=1))
+    put_into(breaker, State.RECOVERING)
+    admitted = 0
+
+    for _ in range(100):
+        with suppress(CircuitOpenError):
+            assert [False, False] == calls(breaker)
+            admitted += 1
+
+    look = breaker.snapshot()
+    assert 29 <= admitted <= 31
+    assert (admitted, 0, 2 * admitted) == (look.calls, look.counters.ignored, look.counters.guests)

@@ -190,7 +190,7 @@ class Watch(weakref.ref["GatedPermit"]):
 
 
 class GatedPermit(Permit):
-    """A permit of a state that does not admit everybody; as a block, a trial call has an inside."""
+    """A permit of a state that does not admit everybody; as a block, the call may have an inside."""
 
     __slots__ = ("__weakref__", "_before")
 
@@ -200,21 +200,18 @@ class GatedPermit(Permit):
         return self._serial not in self._breaker._circuit.outstanding
 
     def __enter__(self) -> Permit:
-        state = self._state
-        self._before = trials.enter(state, self._serial) if state.kind is State.HALF_OPEN else None
+        self._before = trials.enter(self._state, self._serial)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        before = getattr(self, "_before", None)  # an ExitStack may end a block that never began
-        if before is not None:
-            trials.leave(before)
+        trials.leave(getattr(self, "_before", None))  # an ExitStack may end a block that never began
         super().__exit__(kind, error, traceback)
 
 
 class GuestPermit(Permit):
-    """A call made from inside a trial call of the same breaker: admitted, and part of that trial call."""
+    """A call made from inside an admitted call of the same breaker, or a trial call: admitted, and part of it."""
 
     __slots__ = ()
 

@@ -63,7 +63,7 @@ class Counted:
         transitions: Moves by (from, to, reason).
         time_in_state: Seconds by state, the present one included.
         estimated_false_rejections: About how many refused calls would have succeeded.
-        guests: Calls made from inside a trial call, which belong to it.
+        guests: Calls made from inside a trial call, or one that a ramp admitted, which belong to it.
         permits: The balance of permits.
     """
 

@@ -1,4 +1,4 @@
-"""Which trial calls the present thread or task is inside of."""
+"""Which calls the present thread or task is inside of, of those that not everybody may make: trial calls above all."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from halfopen._core.states import State
+
 __all__ = ["enclosing", "in_trial", "inside"]
 
+HAVE_AN_INSIDE = frozenset({State.HALF_OPEN, State.RECOVERING})
+"""States that admit some calls only: what an admitted call does inside belongs to it, and is not refused again."""
+
 Trial = tuple[Any, int]
-"""The state object that admitted a trial call, and the serial number of its permit; never the permit: it has to end."""
+"""The state object that admitted a call, and the serial number of its permit; never the permit: it has to end."""
 
 _ENCLOSING: ContextVar[tuple[Trial, ...]] = ContextVar("halfopen_trials", default=())
 
 
 def enclosing() -> tuple[Trial, ...]:
-    """Return the trial calls that enclose the present code and are not settled, outermost first."""
+    """Return the calls that enclose the present code, belong here and are not settled, outermost first."""
     trials = _ENCLOSING.get()
     return tuple(trial for trial in trials if _unsettled(*trial)) if trials else trials
 
@@ -28,24 +33,27 @@ def _unsettled(state: Any, serial: int) -> bool:
 
 def in_trial() -> bool:
     """Say whether the present code runs inside a trial call of any circuit breaker."""
-    return bool(enclosing())
+    return any(state.kind is State.HALF_OPEN for state, _ in enclosing())
 
 
-def enter(state: Any, serial: int) -> tuple[Trial, ...]:
-    """Enter a trial call; return what `leave` wants."""
+def enter(state: Any, serial: int) -> tuple[Trial, ...] | None:
+    """Enter a call; return what `leave` wants, None where there is no inside."""
+    if state.kind not in HAVE_AN_INSIDE:
+        return None
     before = enclosing()  # without those that an interrupt kept from being left
     _ENCLOSING.set((*before, (state, serial)))
     return before
 
 
-def leave(before: tuple[Trial, ...]) -> None:
-    """Leave a trial call. Set, not reset by token: a generator may end in another context than it began in."""
-    _ENCLOSING.set(before)
+def leave(before: tuple[Trial, ...] | None) -> None:
+    """Leave a call. Set, not reset by token: a generator may end in another context than it began in."""
+    if before is not None:
+        _ENCLOSING.set(before)
 
 
 @contextmanager
 def inside(state: Any, serial: int) -> Generator[None, None, None]:
-    """Run a block inside a trial call."""
+    """Run a block inside a call."""
     before = enter(state, serial)
     try:
         yield
