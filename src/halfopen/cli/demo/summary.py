@@ -55,19 +55,23 @@ def _by_the_books(ours: Account) -> list[Promise]:
     books = ours.books
     if books is None:
         return []
-    agree = [
-        Promise(
-            "the partner's books agree with the hub's", books.arrivals == ours.sends,
-            f"{books.arrivals:,} of {ours.sends:,} requests arrived",
-        )
-    ]  # fmt: skip
     return [
         _once(books, ours.keeping),
         Promise("every message arrived unchanged", books.altered == 0, f"{books.altered:,} altered"),
-        # What a killed gateway had counted is gone with it; what it had promised is not.
-        *([] if ours.keeping is not None and ours.keeping.kills else agree),
+        *_requests(ours, books),
         Promise("the returning partner was never knocked over", books.falls == 0, f"fell {books.falls:,} times"),
     ]  # fmt: skip
+
+
+def _requests(ours: Account, books: Books) -> list[Promise]:
+    if ours.keeping is None:
+        text, agree = "the partner's books agree with the hub's", books.arrivals == ours.sends
+    elif not ours.keeping.kills:
+        # A permit that came back unused after its epoch counts as a late result, though nothing was sent.
+        text, agree = "the partner saw no request that the breaker does not know", books.arrivals <= ours.sends
+    else:
+        return []  # what a killed gateway had counted is gone with it; what it had promised is not
+    return [Promise(text, agree, f"{books.arrivals:,} of {ours.sends:,} requests arrived")]
 
 
 def _once(books: Books, keeping: Keeping | None) -> Promise:
