@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -147,3 +147,33 @@ resilience4j.circuitbreaker.instances.partner:
 
     assert partner is not None
     assert (OSError, TimeoutError) == partner.values["on"]
+
+
+def chained(numbers: Iterable[int], bases: int = 1) -> str:
+    tables = "".join(
+        f"[template.breaker.t{n}]\ntemplate = {[f't{n - 1}'] * bases}\n".replace("'", '"') for n in numbers
+    )
+    return "[template.breaker.t0]\nminimum_calls = 7\n" + tables
+
+
+@pytest.mark.parametrize("numbers", [range(1, 3000), range(2999, 0, -1)], ids=["forwards", "backwards"])
+def test_templates_of_templates_without_end_are_a_mistake(mistakes: Mistakes, numbers: Iterable[int]) -> None:
+    found = mistakes(chained(numbers))
+
+    assert {"templates inherit through at most 100 others"} == {mistake.allowed for mistake in found}
+
+
+def test_a_template_that_is_inherited_along_many_ways_is_worked_out_once(read: Read) -> None:
+    text = chained(range(1, 60), bases=2) + '[breaker.payments]\ntemplate = "t59"\n'
+
+    payments = read(text).find("breaker", "payments")
+
+    assert payments is not None
+    assert 7 == payments.values["minimum_calls"]
+
+
+@pytest.mark.timeout(20)
+def test_a_file_of_repetitions_is_read_in_one_go(mistakes: Mistakes) -> None:
+    (found,) = mistakes("[breaker.a]\n" * 40_000)
+
+    assert "the table is given twice; the first time in line 1" == found.allowed

@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 _PLAIN_KEY = re.compile(r"""[^\s."'\[\]\\\x00-\x1f\x7f-\x9f]+""")
 MOST_MISTAKES = 1000
 DEEPEST = 100
-"""Tables in tables; what is deeper is no configuration."""
+"""Tables in tables, or templates of templates; what is deeper is no configuration."""
 
 
 @dataclass(frozen=True, slots=True)

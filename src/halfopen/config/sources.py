@@ -91,11 +91,14 @@ def read_toml(text: str, findings: Findings) -> Item | None:
 
 def _without(text: str, repeated: list[Statement]) -> str:
     """Blank out repeated settings, and give repeated headers a name of their own; lines stay where they are."""
-    for number, again in reversed(list(enumerate(repeated))):
+    parts: list[str] = []
+    done = 0
+    for number, again in enumerate(repeated):
         old = text[again.start : again.end]
         new = f"[{_REPEATED}{number}]" if again.header else re.sub(r"[^\n]", " ", old)
-        text = text[: again.start] + new + text[again.end :]
-    return text
+        parts += [text[done : again.start], new]
+        done = again.end
+    return "".join([*parts, text[done:]])
 
 
 def _note_repeated(seen: TomlLines, findings: Findings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from halfopen._core.checking import nearest
-from halfopen.config.items import Findings, Item
+from halfopen.config.items import DEEPEST, Findings, Item
 
 __all__ = ["Templates", "merged"]
 
@@ -23,6 +23,8 @@ class Templates:
     def __init__(self, root: Item | None, findings: Findings) -> None:
         self._findings = findings
         self._cycles: set[frozenset[str]] = set()
+        # What a template comes to with all it inherits, worked out once, and through how many others it does.
+        self._whole: dict[tuple[str, str], tuple[dict[str, Item], int]] = {}
         self.tables: dict[str, dict[str, Item]] = {}
         for section, of_kind in _tables(root, findings, "a table of templates by kind and name").items():
             allowed = f"a table of templates by name: [template.{section}.NAME]"
@@ -30,15 +32,30 @@ class Templates:
 
     def inherited(self, section: str, item: Item, chain: tuple[str, ...] = ()) -> dict[str, Item]:
         """Return the settings of *item* with those of its templates below them."""
+        return self._inherited(section, item, chain)[0]
+
+    def _inherited(self, section: str, item: Item, chain: tuple[str, ...]) -> tuple[dict[str, Item], int]:
         own = {key: below for key, below in item.table.items() if key != KEY}
-        given = item.table.get(KEY)
         bases: dict[str, Item] = {}
-        for name_item in _names(given, self._findings):
+        height = 0
+        for name_item in _names(item.table.get(KEY), self._findings):
             base = self._find(section, name_item, chain)
-            if base is not None:
-                name = str(name_item.value)
-                bases = merged(bases, self.inherited(section, base, (*chain, name)))
-        return merged(bases, own)
+            if base is None:
+                continue
+            below, deep = self._base(section, str(name_item.value), base, chain)
+            if deep >= DEEPEST:
+                self._findings.wrong(name_item, f"templates inherit through at most {DEEPEST} others", "conflict")
+                continue
+            bases = merged(bases, below)
+            height = max(height, deep + 1)
+        return merged(bases, own), height
+
+    def _base(self, section: str, name: str, base: Item, chain: tuple[str, ...]) -> tuple[dict[str, Item], int]:
+        if (section, name) not in self._whole:
+            if len(chain) > DEEPEST:
+                return {}, DEEPEST
+            self._whole[section, name] = self._inherited(section, base, (*chain, name))
+        return self._whole[section, name]
 
     def _find(self, section: str, item: Item, chain: tuple[str, ...]) -> Item | None:
         name = str(item.value)
