@@ -16,13 +16,16 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from halfopen._core.events import Event
 from halfopen._core.states import State
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import async_library
 from halfopen.circuit_breaker import CircuitBreaker
+
+if TYPE_CHECKING:
+    from halfopen.registry import Registry
 
 __all__ = ["FakeClock", "RecordedEvents", "put_into", "record_events"]
 
@@ -139,12 +142,12 @@ class RecordedEvents(list[Event]):
 
 
 @contextmanager
-def record_events(source: CircuitBreaker | Bus, *kinds: type[Event]) -> Generator[RecordedEvents, None, None]:
+def record_events(source: CircuitBreaker | Registry | Bus, *kinds: type[Event]) -> Generator[RecordedEvents, None, None]:
     """
-    Record the events of a breaker's bus, or of a bus, while the block runs.
+    Record the events of a breaker's bus, of a registry, or of a bus, while the block runs.
 
     Args:
-        source: Anything with `subscribe`: a breaker, a registry, a bus.
+        source: A breaker, a registry, or a bus.
         kinds: Which events; default all.
     """
     events = RecordedEvents()
@@ -164,7 +167,7 @@ def put_into(breaker: CircuitBreaker, state: State) -> CircuitBreaker:
     Raises:
         ValueError: RECOVERING is asked of a breaker without a ramp.
     """
-    if state is State.RECOVERING:
+    if state == State.RECOVERING:  # by its text, too, like the others
         return _recover(breaker)
     orders: dict[State, Callable[[], object]] = {
         State.CLOSED: breaker.reset,
