@@ -142,7 +142,9 @@ class RecordedEvents(list[Event]):
 
 
 @contextmanager
-def record_events(source: CircuitBreaker | Registry | Bus, *kinds: type[Event]) -> Generator[RecordedEvents, None, None]:
+def record_events(
+    source: CircuitBreaker | Registry | Bus, *kinds: type[Event]
+) -> Generator[RecordedEvents, None, None]:
     """
     Record the events of a breaker's bus, of a registry, or of a bus, while the block runs.
 
