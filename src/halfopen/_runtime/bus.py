@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 import weakref
@@ -10,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from halfopen._core.checking import is_coroutine_function
 from halfopen._core.events import CircuitTransitioned, Event
 from halfopen._runtime.late import logger
 
@@ -65,7 +65,7 @@ class Bus:
         Raises:
             TypeError: *listener* cannot be called, is a coroutine function, or a kind is no class of events.
         """
-        if not callable(listener) or inspect.iscoroutinefunction(listener):
+        if not callable(listener) or is_coroutine_function(listener):
             raise TypeError(f"a listener is a plain function of one event, not {listener!r}")
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, Event)):  # pyright: ignore[reportUnnecessaryIsInstance]
