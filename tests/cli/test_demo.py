@@ -329,7 +329,11 @@ def test_no_process_outlives_a_demo_that_was_killed() -> None:
     _wait_until_nobody_is_left(process.pid)
 
 
-def test_a_partner_process_that_dies_is_said_in_one_line() -> None:
+@pytest.mark.parametrize(
+    ("child", "says"),
+    [(0, "the partner's process does not answer"), (1, "the gateway's process ended in the middle")],
+)
+def test_a_process_that_dies_is_said_in_one_line(child: int, says: str) -> None:
     process = _start("--speed", "20", "--no-compare")
     assert process.stdout is not None
     process.stdout.readline()
@@ -339,9 +343,9 @@ def test_a_partner_process_that_dies_is_said_in_one_line() -> None:
         process.communicate()
         pytest.skip("needs /proc to find the partner")
 
-    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+    os.kill(int(children.read_text().split()[child]), signal.SIGKILL)
     _, complaints = process.communicate(timeout=30)
 
     assert 1 == process.returncode
     assert 1 == len(complaints.splitlines())
-    assert "the partner's process does not answer" in complaints
+    assert says in complaints

@@ -90,7 +90,8 @@ class Keeping:
     @classmethod
     def restore(cls, plain: dict[str, Any]) -> Keeping:
         """Read what JSON made of it."""
-        return cls(**{**plain, "kills": tuple(plain["kills"]), "restarts": tuple(plain["restarts"])})
+        moments: dict[str, Any] = {name: tuple(plain[name]) for name in ("kills", "restarts")}
+        return cls(**{**plain, **moments})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

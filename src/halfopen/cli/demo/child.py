@@ -42,6 +42,11 @@ class Child:
         """Return the process id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Return whether it is gone."""
+        return self._process.poll() is not None
+
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield what it says until it ends."""
         assert self._process.stdout is not None

@@ -156,6 +156,12 @@ class GatewayProcess:
         return self._child is not None
 
     @property
+    def died(self) -> bool:
+        """Return whether it ended though nobody here ended it."""
+        child = self._child
+        return child is not None and child.ended
+
+    @property
     def receipts(self) -> str:
         """Return the URL to which partners post their later receipts."""
         return f"http://{self.endpoint.authority}/receipts"

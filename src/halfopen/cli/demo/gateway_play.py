@@ -13,7 +13,7 @@ from halfopen._core.states import Reason, State
 from halfopen._core.windows import Totals
 from halfopen.cli.demo.account import Account, Books, Keeping, rounds_of
 from halfopen.cli.demo.child import PartnerProcess
-from halfopen.cli.demo.errors import BadInput
+from halfopen.cli.demo.errors import BadInput, Broken
 from halfopen.cli.demo.gateway import GatewayProcess
 from halfopen.cli.demo.guards import Variant
 from halfopen.cli.demo.messages import Message
@@ -77,6 +77,7 @@ class GatewayPlay:
         self._draining: tuple[float, int] | None = None
         self._drained: tuple[int, float] | None = None
         self._killing = threading.Event()
+        self._failed_to_return = ""
         self._ended = threading.Event()
         self._last: Account | None = None
 
@@ -104,6 +105,8 @@ class GatewayPlay:
         """Take stock now; *fresh* asks everybody even if they were asked just before."""
         if self._last is not None:
             return self._last
+        if self._gateway.died or self._failed_to_return:
+            raise Broken(self._failed_to_return or "the gateway's process ended in the middle; run the demo again")
         if fresh or time.monotonic() - self._looked_at > _BRIEF:
             self._ask_gateway()
             self._books = Books.read(self._partner.books(brief=True))
@@ -186,8 +189,8 @@ class GatewayPlay:
                 if self._ended.wait(max(0.0, self._pace.began + moment - time.monotonic())):
                     return
                 self._kill_once()
-        except BadInput as error:
-            self._said(self._pace.now(), f"the gateway did not come back: {error}")
+        except (BadInput, Broken) as error:
+            self._failed_to_return = str(error)
         finally:
             self._killing.clear()
 
