@@ -92,7 +92,7 @@ class Pipeline:
         chained: list[Any] = list(self.flat)
         self._first, self._rest = chained[0].call, tuple(policy.call for policy in chained[1:])
         self._afirst, self._arest = chained[0].acall, tuple(policy.acall for policy in chained[1:])
-        _wire(self)
+        wire_retries(self)
 
     @classmethod
     def standard(
@@ -333,7 +333,7 @@ def _is_breaker(policy: object) -> bool:
     return isinstance(one, CircuitBreaker)
 
 
-def _wire(pipeline: Pipeline) -> None:
+def wire_retries(pipeline: Pipeline) -> None:
     """Tell each retry of the breaker around it."""
     for place, policy in enumerate(pipeline.flat):
         if _is_retry(policy):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halfopen import Mistake
+from halfopen import Mistake, Registry
 from halfopen.config import Configuration, convert, load
 
 Read = Callable[..., Configuration]
@@ -177,3 +177,23 @@ def test_a_file_of_repetitions_is_read_in_one_go(mistakes: Mistakes) -> None:
     (found,) = mistakes("[breaker.a]\n" * 40_000)
 
     assert "the table is given twice; the first time in line 1" == found.allowed
+
+
+def test_a_retry_watches_the_breaker_around_it_again_when_the_file_names_none(write: Callable[..., Any]) -> None:
+    named = """\
+[breaker.around]
+[breaker.other]
+[retry.payments]
+on = "ConnectionError"
+breaker = "other"
+[pipeline.payments]
+policies = ["breaker.around", "retry.payments"]
+"""
+    registry = Registry.from_file(write(named))
+    retry, around = registry["retry.payments"], registry["breaker.around"]
+
+    write(named.replace('breaker = "other"\n', ""))
+    registry.reload()
+
+    assert around is retry.breaker
+    assert () == registry["pipeline.payments"].lint()

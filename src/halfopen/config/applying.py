@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfopen._runtime.keyed import KeyedPolicy
+from halfopen._runtime.wiring import users_of
 from halfopen.classification import Failures
 from halfopen.config.adopting import adopt
 from halfopen.config.configuration import Configuration, Entry
 from halfopen.config.notations import Reference
 from halfopen.config.settings import Site
+from halfopen.pipeline import wire_retries
 from halfopen.registry import DEFAULT_MAX_KEYS, KeyedBreakers, Registry
 from halfopen.typing import Classifier
 
@@ -106,6 +108,7 @@ class _Plan:
             self._keep_classifier(entry, there, fresh)
             before = _copied(there)
             if adopt(there, fresh):
+                self._watch_anew(entry, there)
                 return lambda: _adopted(there, before)
         registry, kind = self.registry, entry.kind.kind
         replaced = registry.put(kind, entry.name, fresh)
@@ -121,6 +124,16 @@ class _Plan:
         classifier: Classifier = kept.classifier
         if classifier != Failures():
             made.configure(classify=classifier)
+
+    def _watch_anew(self, entry: Entry, there: Any) -> None:
+        """Let a retry whose breaker the file names no longer watch the one around it, as any other does."""
+        before = None if self.old is None else self.old.find(entry.kind.section, entry.name)
+        if entry.kind.section != "retry" or before is None or "breaker" in entry.values:
+            return
+        if "breaker" in before.values:
+            there.breaker = None
+            for pipeline in users_of(there):
+                wire_retries(pipeline)
 
     def gone(self) -> list[Entry]:
         """Return what the old configuration had and the new one has not."""
