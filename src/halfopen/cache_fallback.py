@@ -231,7 +231,10 @@ class CacheFallback:
             reason = self._judge(key, found, now)
         if reason is not None or found is None:
             self._explain(error, reason, found, now)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # an error whose traceback leads to itself outlives the call
         stored, value = found
         self._tell(StaleAnswer(name=self.name, key=key, age=now - stored, error=error))
         return value

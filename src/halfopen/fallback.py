@@ -137,7 +137,10 @@ class Fallback:
             else:
                 self._count(number)
                 return answer
-        return self._fail(error, failed)
+        try:
+            return self._fail(error, failed)
+        finally:
+            del error, failed  # an error whose traceback leads to itself outlives the call
 
     async def _aanswer(self, error: Exception) -> Any:
         failed: list[Exception] = []
@@ -151,7 +154,10 @@ class Fallback:
             else:
                 self._count(number)
                 return answer
-        return self._fail(error, failed)
+        try:
+            return self._fail(error, failed)
+        finally:
+            del error, failed  # an error whose traceback leads to itself outlives the call
 
     def _fail(self, error: Exception, failed: list[Exception]) -> Any:
         with self._lock:
@@ -160,9 +166,12 @@ class Fallback:
         own = f"fallback {self.name!r}: link "
         notes = [f"{own}{number} had failed with {_shown(earlier)}" for number, earlier in enumerate(failed, 1)]
         write_notes(last, notes, lambda old: old.startswith(own))
-        if last is error:
-            raise error
-        raise last from error
+        try:
+            if last is error:
+                raise error
+            raise last from error
+        finally:
+            del last, error
 
     def _count(self, number: int) -> None:
         with self._lock:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import pytest
 
@@ -169,6 +172,41 @@ def test_an_error_that_is_raised_often_tells_of_its_last_call_only(guard: Callab
 def slow_and_down() -> None:
     time.sleep(0.02)
     raise SHARED
+
+
+class Fleeting(ConnectionError):
+    made: ClassVar[list[weakref.ref[Fleeting]]] = []
+
+    def __init__(self) -> None:
+        super().__init__("down")
+        self.made.append(weakref.ref(self))
+
+
+def down_for_a_moment(*_: object) -> None:
+    raise Fleeting
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        CacheFallback("rates", on=ConnectionError, max_age=60),
+        Fallback("rates", down_for_a_moment, on=ConnectionError),
+        Fallback("rates", down_for_a_moment, down_for_a_moment, on=ConnectionError),
+    ],
+    ids=["cache", "fallback", "chain"],
+)
+def test_an_error_that_leaves_is_gone_once_it_is_handled(policy: CacheFallback | Fallback) -> None:
+    Fleeting.made.clear()
+    gc.disable()
+
+    try:
+        with suppress(Fleeting):
+            policy.call(down_for_a_moment)
+        alive = [error for error in Fleeting.made if error() is not None]
+    finally:
+        gc.enable()
+
+    assert [] == alive
 
 
 # Contexts
