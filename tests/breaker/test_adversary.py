@@ -584,3 +584,42 @@ def test_a_call_that_a_ramp_admitted_is_not_refused_its_own_inside(
     look = breaker.snapshot()
     assert 29 <= admitted <= 31
     assert (admitted, 0, 2 * admitted) == (look.calls, look.counters.ignored, look.counters.guests)
+
+
+def test_what_was_due_before_settings_changed_happened_before() -> None:
+    clock = FakeClock(start=100.0)
+    breaker = CircuitBreaker("b", clock=clock, wait_in_open=30.0, half_open=HalfOpen(trial_timeout=60.0))
+    breaker.try_now()
+    breaker.acquire()
+    clock.advance(70.0)
+
+    breaker.configure(half_open=HalfOpen(trial_timeout=1000.0))
+
+    assert (State.OPEN, 160.0) == (breaker.state, breaker.history[-1].at)
+    assert 20.0 == breaker.snapshot().remaining_wait
+
+
+def test_a_state_may_be_told_by_its_text() -> None:
+    breaker = CircuitBreaker("b", clock=FakeClock(), ramp=Ramp())
+
+    assert list(State) == [put_into(breaker, str(state)).state for state in State]  # type: ignore[arg-type]
+
+
+def test_a_listener_that_would_have_to_be_awaited_is_refused() -> None:
+    breaker = CircuitBreaker("b", clock=FakeClock())
+
+    with pytest.raises(TypeError, match="plain function"):
+        breaker.subscribe(_AsyncPredicate())
+
+
+def test_a_permit_that_is_lost_after_its_lease_is_counted_once() -> None:
+    clock = FakeClock()
+    breaker = CircuitBreaker("b", clock=clock, half_open=HalfOpen(trial_timeout=3.0))
+    breaker.try_now()
+    permit = breaker.acquire()
+    clock.advance(3.0)
+
+    del permit
+
+    permits = breaker.snapshot().counters.permits
+    assert (1, 0, 1, 0) == (permits.issued, permits.settled, permits.expired, permits.abandoned)

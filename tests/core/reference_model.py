@@ -64,6 +64,7 @@ class Model:
         self.rejected: Counter[str] = Counter()
         self.in_flight: set[Call] = set()
         self.exceeded = 0
+        self.set_at = -math.inf
         self._enter(CLOSED, now)
 
     def _enter(self, state: State, at: float) -> None:
@@ -148,7 +149,7 @@ class Model:
     def tick(self) -> None:
         """Let everything happen that is due, at the time it was due."""
         while (due := self.due()) <= self.now:
-            self._happen(due)
+            self._happen(max(due, self.set_at))
         if self.state is HALF_OPEN:
             self._judge_round(self.now, "trial_failed")
 
@@ -299,10 +300,10 @@ class Model:
 
     def leak(self, call: Call) -> None:
         """Lose a permit."""
+        self.tick()
         if call in self.in_flight:
             self.in_flight.discard(call)
             self.counts["abandoned"] += 1
-        self.tick()
         if self.state is HALF_OPEN and call in self.trials:
             del self.trials[call]
             self.counts["ignored"] += 1
@@ -327,7 +328,9 @@ class Model:
             self.ends_at = math.inf if lasts is None else self.now + lasts
 
     def configure(self, settings: Settings) -> None:
-        """Change the settings; everything else stays."""
+        """Change the settings; everything else stays. What they make due is due from now on."""
+        self.tick()
+        self.set_at = self.now
         old, held, streak = self.settings.window, self.held(self.now), self.streak
         self.settings = settings
         if self.state is HALF_OPEN:

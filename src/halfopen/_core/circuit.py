@@ -180,10 +180,10 @@ class Circuit:
 
     def abandon(self, serial: int, now: float) -> None:
         """Take back a permit of a gated state that nobody can settle any more; doing it again changes nothing."""
+        self.tick(now)  # first, or a lease that is over would count as both
         if serial in self.outstanding:
             del self.outstanding[serial]
             self.counters.abandoned += 1
-        self.tick(now)
         if isinstance(self.state, HalfOpenRound) and self.state.owns(serial):
             self.counters.ignored += 1
             self.state.settle(serial, IGNORED, False, None, now)
@@ -286,6 +286,7 @@ class Circuit:
 
     def configure(self, settings: Settings, now: float) -> None:
         """Go on under other settings: window, epoch, step, trial calls and the remaining wait are kept."""
+        self.tick(now)  # what was due under the old settings
         self.set_at = now
         self.window_changed = settings.window != self.settings.window
         self._take(settings)
