@@ -118,7 +118,7 @@ class _Shown:
         breaker = self._named(request).breaker
         if breaker is None:
             raise HTTPException(404, "this partner has no breaker")
-        shift = time.time() - time.monotonic()
+        shift = _wall_minus_monotonic()
         moves = [_of_move(move, shift) for move in breaker.history]
         return JSONResponse({"snapshot": breaker.snapshot().plain(), "moves": moves})
 
@@ -235,6 +235,13 @@ def _of_partner(partner: Partner, backlog: Mapping[str, Any] | None) -> dict[str
         lane = backlog.get(partner.name)
         shown["messages"] = {} if lane is None else lane.messages
     return shown
+
+
+def _wall_minus_monotonic() -> float:
+    """Return the difference of the two clocks, from the reading in which least time passed between them."""
+    readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(5)]
+    before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return wall - (before + after) / 2
 
 
 def _of_move(move: CircuitTransitioned, shift: float) -> dict[str, Any]:

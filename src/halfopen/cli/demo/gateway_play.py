@@ -17,9 +17,9 @@ from halfopen.cli.demo.errors import BadInput, Broken
 from halfopen.cli.demo.gateway import GatewayProcess
 from halfopen.cli.demo.guards import Variant
 from halfopen.cli.demo.messages import Message
-from halfopen.cli.demo.programs import Programs, as2_messages, monotonic_of
+from halfopen.cli.demo.programs import Programs, as2_messages
 from halfopen.cli.demo.scene import Circuit
-from halfopen.cli.demo.story import Pace, Story
+from halfopen.cli.demo.story import Pace, Story, wall_ahead
 
 __all__ = ["GatewayPlay", "overtaken"]
 
@@ -72,6 +72,7 @@ class GatewayPlay:
         self._backlog: dict[str, int] = {}
         self._books: Books | None = None
         self._looked_at = 0.0
+        self._wall_ahead = wall_ahead()
         self._kills: list[float] = []
         self._restarts: list[float] = []
         self._draining: tuple[float, int] | None = None
@@ -159,7 +160,7 @@ class GatewayPlay:
         if (life, move["epoch"]) <= self._epoch:
             return
         self._epoch = (life, move["epoch"])
-        event = _event(move)
+        event = _event(move, self._wall_ahead)
         if event.new is State.CLOSED:
             self._draining = (time.monotonic(), self._waiting)
         self.moves.append((event.at, str(event.new)))
@@ -220,7 +221,7 @@ class GatewayPlay:
         self._books = Books.read(page, ledger)
         excused = self.hub.doubtful | set(page["unanswered"])
         needless = sum(1 for twice in page["twice"] if twice not in excused and not self._repeated(twice))
-        arrivals = [monotonic_of(wall) for wall in page["times"]]
+        arrivals = [wall - self._wall_ahead for wall in page["times"]]
         keeping = self._keeping(
             needless=needless, overtaken=overtaken(self.hub.streams, list(page["accepted"])), left=self._left
         )
@@ -256,9 +257,9 @@ def _leaves_doubt(entry: Mapping[str, Any]) -> bool:
     return broken_off or entry["what"] in _DOUBTS
 
 
-def _event(move: Mapping[str, Any]) -> halfopen.CircuitTransitioned:
+def _event(move: Mapping[str, Any], wall_ahead: float) -> halfopen.CircuitTransitioned:
     return halfopen.CircuitTransitioned(
-        name="partner", at=monotonic_of(move["at"]), old=State(move["old"]), new=State(move["new"]),
+        name="partner", at=move["at"] - wall_ahead, old=State(move["old"]), new=State(move["new"]),
         reason=Reason(move["reason"]), epoch=move["epoch"], step=move["step"], totals=Totals(**move["totals"]),
         wait=move["wait"],
     )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -125,8 +124,3 @@ def _unknown(error: Exception) -> bool:
     if isinstance(error, NotTaken):
         return error.status in _UNKNOWN
     return not isinstance(error, ConnectionRefusedError)
-
-
-def monotonic_of(wall: float) -> float:
-    """Return a Unix time on this process's monotonic clock."""
-    return wall - time.time() + time.monotonic()

@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
-__all__ = ["DEFAULT_SPEED", "MAX_SPEED", "Pace", "Story", "clock_face"]
+__all__ = ["DEFAULT_SPEED", "MAX_SPEED", "Pace", "Story", "clock_face", "wall_ahead"]
 
 DEFAULT_SPEED = 10.0
 MAX_SPEED = 200.0
@@ -111,6 +111,17 @@ class Pace:
     def tick(self) -> float:
         """Return how long an idle sender naps, in seconds of the watch."""
         return min(0.05, max(0.002, 0.2 / self.speed))
+
+
+def wall_ahead() -> float:
+    """
+    Return by how much the wall clock is ahead of the monotonic one, which processes of one machine share.
+
+    Of several readings the one counts in which the machine stood still least between the two clocks.
+    """
+    readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(50)]
+    before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return wall - (before + after) / 2
 
 
 def clock_face(seconds: float) -> str:
