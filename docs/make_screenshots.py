@@ -1,4 +1,4 @@
-"""Make the pictures of docs/console.md: python docs/make_screenshots.py (needs Chromium and playwright; about a minute)."""
+"""Make the pictures of docs/console.md: python docs/make_screenshots.py (a minute; Chromium and playwright)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shop:
             for name in ("payments-api", "search", "legacy-tax", *CLOSED):
                 self._breaker(registry, name)
         self.queue = RetryQueue(directory / "hub.db", name="payment-webhooks", rate=40.0)
-        self.queue.lane("payments-api", sender=self._send, breaker=self.registries[0].circuit_breaker("payments-api"))
+        self.queue.lane("payments-api", sender=self._send)
         self.queue.lane("acme", sender=self._send, profile=LaneProfile())
         self._threads = [threading.Thread(target=self._traffic, args=(n,), daemon=True) for n in range(6)]
 
@@ -142,7 +142,7 @@ def take(out: Path) -> None:
         stack.callback(shop.stop)
         tokens = {"dana": Identity("dana", "operator"), "hook": Identity("deploy hook", "operator")}
         console = app(
-            run_directory=directory / "run", queues=[shop.queue], tokens=tokens, process="console",
+            run_directory=directory / "run", queues=[shop.queue], tokens=tokens, process="hub",
             environment="PRODUCTION · eu-west-1", audit=directory / "audit.jsonl",
         )  # fmt: skip
         listening = listen("127.0.0.1", 0)

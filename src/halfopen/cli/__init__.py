@@ -25,12 +25,16 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "check": ("halfopen.cli.check:check", "Find every mistake in a configuration file, and say what it comes to."),
+    "console": ("halfopen.cli.console:console", "Serve the live console: see every circuit, and steer it."),
     "convert": ("halfopen.cli.convert:convert", "Write the YAML of resilience4j as halfopen.toml."),
     "describe": ("halfopen.cli.describe:describe", "Show the policies and pipelines of a configuration file."),
     "diff": ("halfopen.cli.diff:diff", "Show what another version of a configuration file would change."),
     "demo": ("halfopen.cli.demo:demo", "Play a partner's bad day over real HTTP, and prove that nothing is lost."),
     "gateway": ("halfopen.cli.gateway:gateway", "Send what programs post on to partners, each behind its breaker."),
+    "order": ("halfopen.cli.order:order", "Tell a circuit what to do, through a console."),
     "queue": ("halfopen.cli.queue:queue", "Look into a retry queue, and give its messages orders."),
+    "status": ("halfopen.cli.status:status", "Show the circuits of a console that are not closed."),
+    "watch": ("halfopen.cli.watch:watch", "Watch the circuits of a console in the terminal, live."),
 }
 """Subcommand → where it lives (``module:attribute``) and its line in ``--help``."""
 

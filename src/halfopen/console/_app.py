@@ -83,6 +83,10 @@ class Console:
         """End every stream, so that a server can shut down; the pages come back to the next one."""
         self._hub.end_streams()
 
+    def cut_off_by(self, abort: Callable[[Any], object]) -> None:
+        """Let the server say how a connection, named by its client address, is cut off."""
+        self._hub.abort = abort
+
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         await self._hub.start()

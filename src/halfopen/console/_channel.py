@@ -16,7 +16,7 @@ from typing import Any
 from halfopen._core.states import State
 from halfopen._runtime.late import logger
 from halfopen.circuit_breaker import CircuitBreaker
-from halfopen.console._looks import Looker, moves_of, settings_of, window_cells
+from halfopen.console._looks import Looker, moves_of, settings_of
 from halfopen.instrumentation._ticking import Ticker
 from halfopen.instrumentation.workers import Workers
 from halfopen.registry import Registry
@@ -155,7 +155,7 @@ class Member:
             "settings": settings_of(breaker.settings),
             "look": self._looker.look(breaker),
             "moves": moves_of(breaker),
-            "window": window_cells(breaker),
+            "window": self._looker.window(breaker),
         }
 
     def _obey(self) -> bool:

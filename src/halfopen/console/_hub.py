@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -63,6 +63,7 @@ class Hub:
         self.clients: set[Client] = set()
         self._acks: dict[tuple[str, str], tuple[Order, asyncio.Future[dict[str, Any]]]] = {}
         self.dropped = 0
+        self.abort: Callable[[Any], object] = lambda client: None  # cuts a connection off, where the server can
         self._dirty: set[str] = set()
         self._wake = asyncio.Event()
         self._ready = asyncio.Event()

@@ -54,6 +54,7 @@ class Looker:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[int, Settings, dict[str, Any]]] = {}
+        self._frozen: dict[str, dict[str, Any]] = {}
 
     def look(self, breaker: CircuitBreaker) -> dict[str, Any]:
         """Return the present of one breaker."""
@@ -64,6 +65,7 @@ class Looker:
         """Drop what is kept of breakers that are no longer there."""
         for name in names & self._kept.keys():
             del self._kept[name]
+            self._frozen.pop(name, None)
 
     def _past(self, breaker: CircuitBreaker, now: Any) -> dict[str, Any]:
         kept = self._kept.get(breaker.name)
@@ -81,7 +83,19 @@ class Looker:
             "opened": None if tripped is None else [round(tripped.at + shift, 3), *tripped.totals],
         }
         self._kept[breaker.name] = (now.epoch, breaker.settings, past)
+        self._freeze(breaker, now.state)
         return past
+
+    def _freeze(self, breaker: CircuitBreaker, state: State) -> None:
+        if state is State.CLOSED:
+            self._frozen.pop(breaker.name, None)
+        elif (window := window_cells(breaker)) is not None and not window["live"]:
+            self._frozen[breaker.name] = window
+
+    def window(self, breaker: CircuitBreaker) -> dict[str, Any] | None:
+        """Return the window call by call; while the circuit is not closed, as it was when it opened."""
+        present = window_cells(breaker)
+        return present if present is not None and present["live"] else self._frozen.get(breaker.name, present)
 
 
 def _clock_time(unix: float) -> str:

@@ -71,6 +71,14 @@ class ConsoleServer(uvicorn.Server):
             )
         )
 
+        console.cut_off_by(self._abort)
+
+    def _abort(self, client: Any) -> None:
+        for connection in list(self.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None and getattr(connection, "client", None) == client:
+                transport.abort()
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
         await super().startup(sockets=sockets)

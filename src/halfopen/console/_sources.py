@@ -12,7 +12,7 @@ from typing import Any
 
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.console._channel import read_members
-from halfopen.console._looks import Looker, from_published, moves_of, settings_of, window_cells
+from halfopen.console._looks import Looker, from_published, moves_of, settings_of
 from halfopen.instrumentation.workers import published
 from halfopen.registry import Registry
 from halfopen.retry_queue import RetryQueue
@@ -80,7 +80,7 @@ class Local:
     def window(self, name: str) -> dict[str, Any] | None:
         """Return the window of one breaker, call by call."""
         breaker = self.find(name)
-        return None if breaker is None else window_cells(breaker)
+        return None if breaker is None else self._looker.window(breaker)
 
 
 def _lane_breakers(queue: RetryQueue) -> list[CircuitBreaker]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 from halfopen.console._hub import Client, Hub
@@ -48,9 +47,11 @@ class EventStream:
             for task in (sending, leaving, ended):
                 task.cancel()
             await asyncio.wait({sending, leaving, ended}, timeout=FAREWELL)
-            # A page that does not read cannot take the end either; leaving without it closes its connection.
-            with suppress(TimeoutError, OSError):
+            try:
                 await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), FAREWELL)
+            except (TimeoutError, OSError):
+                # A page that does not read cannot take the end either.
+                self._hub.abort(scope.get("client"))
 
     async def _send(self, client: Client, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

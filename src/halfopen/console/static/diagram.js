@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { Badge, STATES, WORDS, tone } from "./shapes.js";
 import { serverNow, tick } from "./store.js";
 
-const MOST_TOKENS = 4;
+const LARGE = 4, MOST_TOKENS = 12;
 const ORDERED = ["forced_open", "disabled", "metrics_only"];
 
 /** @param {{b: any, moves: any}} props */
@@ -81,21 +81,24 @@ function Box({ x, y, w, h, state, lit, sub, tokens, ring, below = [] }) {
 function Tokens({ tokens, x, y, c, ring }) {
   if (tokens.length > MOST_TOKENS) return html`<text x=${x} y=${y + 6} text-anchor="middle" style=${{ fontWeight: 700, fontSize: "17px", fill: `var(--${c})` }}>${tokens.length}</text>
     ${ring && html`<text x=${x} y=${y + 30} text-anchor="middle" class="t2">${soonest(tokens)}</text>`}`;
+  const small = tokens.length > LARGE, perRow = small ? 6 : LARGE;
   return tokens.map((/** @type {any} */ p, /** @type {number} */ i) => {
+    const row = Math.floor(i / perRow), inRow = Math.min(tokens.length - row * perRow, perRow);
+    const dx = (i - row * perRow - (inRow - 1) / 2) * (small ? (ring ? 35 : 27) : 52), dy = small ? row * (ring ? 41 : 27) - (ring ? 10 : 4) : 0;
     const left = p.next_trial == null ? null : p.next_trial - serverNow();
-    return html`<g key=${p.id} transform="translate(${x + (i - (tokens.length - 1) / 2) * 52} ${y})">
-      <circle r="13" fill="var(--card)" stroke="var(--${c})" stroke-width="2" /><text text-anchor="middle" y="4.2" style=${{ fontWeight: 650, fill: `var(--${c})` }}>${label(p.id)}</text>
-      ${ring && left != null && html`<${Ring} share=${1 - Math.max(left, 0) / (p.wait || 1)} c=${c} /><text y="36" text-anchor="middle" class="t2">${left > 0 ? countdown(left) : "now"}</text>`}</g>`;
+    return html`<g key=${p.id} transform="translate(${x + dx} ${y + dy})">
+      <circle r=${small ? 9.5 : 13} fill="var(--card)" stroke="var(--${c})" stroke-width="2" /><text text-anchor="middle" y="4.2" style=${{ fontWeight: 650, fill: `var(--${c})` }}>${label(p.id)}</text>
+      ${ring && left != null && html`<${Ring} share=${1 - Math.max(left, 0) / (p.wait || 1)} c=${c} r=${small ? 12.5 : 17} /><text y=${small ? 26 : 36} text-anchor="middle" class=${small ? "t3" : "t2"}>${left > 0 ? countdown(left) : "now"}</text>`}</g>`;
   });
 }
 
 /** @param {string} id */
 const label = (id) => /(\d{1,3})$/.exec(id)?.[1]?.slice(-3) ?? id.slice(0, 2);
 
-/** @param {{share: number, c: string}} props */
-function Ring({ share, c }) {
-  const around = 2 * Math.PI * 17;
-  return html`<circle r="17" fill="none" stroke="var(--line)" stroke-width="3" /><circle class="ring" r="17" fill="none" stroke="var(--${c})" stroke-width="3" stroke-dasharray="${(around * Math.min(Math.max(share, 0), 1)).toFixed(1)} ${around.toFixed(1)}" transform="rotate(-90)" />`;
+/** @param {{share: number, c: string, r: number}} props */
+function Ring({ share, c, r }) {
+  const around = 2 * Math.PI * r;
+  return html`<circle r=${r} fill="none" stroke="var(--line)" stroke-width="3" /><circle class="ring" r=${r} fill="none" stroke="var(--${c})" stroke-width="3" stroke-dasharray="${(around * Math.min(Math.max(share, 0), 1)).toFixed(1)} ${around.toFixed(1)}" transform="rotate(-90)" />`;
 }
 
 /** @param {{s: any, tokens: any[]}} props */
@@ -106,7 +109,7 @@ function HalfOpen({ s, tokens }) {
   return html`<g class=${tokens.length ? "" : "unlit"}><rect class=${tokens.length ? "lit" : ""} x="232" y="238" width="236" height="130" rx="14" fill="var(--half-bg)" stroke="var(--half)" stroke-width=${tokens.length ? 3 : 1.4} />
     <text x="350" y="260" text-anchor="middle" style=${{ fontWeight: 700, fontSize: "14px", fill: "var(--half)" }}>Half-open</text>
     <text x="350" y="277" text-anchor="middle" class="t2">up to ${plural(s.trial_calls ?? 0, "trial call")}, others refused</text>
-    <${Tokens} tokens=${tokens.slice(0, MOST_TOKENS)} x=${350} y=${301} c="half" />
+    <${Tokens} tokens=${tokens} x=${350} y=${301} c="half" />
     <g transform="translate(${begin} ${tokens.length ? 321 : 300})">${shown.map((/** @type {string} */ slot, /** @type {number} */ i) => html`<g transform="translate(${i * 25 + 4} 0)"><${Slot} kind=${slot} /></g>`)}</g>
     ${tokens.length > 0 && html`<text x="350" y="358" text-anchor="middle" class="t3">${slotWords(slots)}</text>`}</g>`;
 }

@@ -28,7 +28,7 @@ export function Evidence({ b, detail }) {
 function Bar({ title, share, limit, tone, judged, left }) {
   const over = share != null && judged && share >= limit;
   const filled = Math.min((share ?? 0) * 100, 100);
-  return html`<div><div class="line"><span>${title}</span><b style=${{ color: over ? "var(--open)" : "inherit" }}>${percent(share)}${over ? ", over the limit" : ""}</b></div>
+  return html`<div><div class="line"><span>${title}</span><b style=${{ color: over ? "var(--open)" : "inherit" }}>${percent(share)}${over ? ", limit reached" : ""}</b></div>
     <svg class="bar" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true"><rect width=${filled} height="12" fill="var(--${tone})" /><rect x=${Math.min(limit * 100, 99.5)} width=".7" height="12" fill="var(--ink)" /></svg>
     <div class="line small muted"><span>${left}</span><span>limit ${percent(limit)}</span></div></div>`;
 }

@@ -66,7 +66,7 @@ export function List({ selected }) {
     <ul>${ill.map((b) => html`<li key=${b.name}><${Ill} b=${b} selected=${b.name === selected} /></li>`)}</ul>
     ${ill.length === 0 && html`<p class="none">${wanted ? "None that fits." : "Nothing: every circuit is closed."}</p>`}
     <div class="section closed"><span>Closed, ${well.length}, nearest to limit first</span><span class="cols" aria-hidden="true"><span>calls</span><span>failed</span></span></div>
-    ${folded ? html`<details><summary>${well.length} closed</summary><ul>${rows}</ul></details>` : html`<ul>${rows}</ul>`}
+    ${folded ? html`<details><summary>Show the ${well.length} closed</summary><ul>${rows}</ul></details>` : html`<ul>${rows}</ul>`}
   </nav>`;
 }
 

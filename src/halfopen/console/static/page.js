@@ -158,9 +158,20 @@ function Head({ b }) {
   const give = (/** @type {string} */ action) => { asked.value = { kind: "breaker", name: b.name, action }; };
   const why = b.why ?? "";
   return html`<section class="head" aria-label="Breaker"><div><h1>${b.name} <${Badge} state=${b.state} text=${b.processes.length > 1 ? `${summary(b)}` : undefined} /></h1>
-    <p class="why">${why.charAt(0).toUpperCase() + why.slice(1)}<${Since} one=${worstOne} />${worstOne?.last_error && b.state !== "closed" && html` Last error: <span class="mono">${worstOne.last_error}</span>.`}</p></div>
+    <p class="why">${why.charAt(0).toUpperCase() + why.slice(1)}<${Since} one=${worstOne} />${worstOne?.last_error && b.state !== "closed" && html` Last error: <span class="mono">${worstOne.last_error}</span>.`}<${First} b=${b} /></p></div>
     ${operator && reachable && html`<div class="actions"><button class="button first" onClick=${() => tryNow(b)}>Try now</button>${Object.entries(ACTIONS).slice(1).map(([action, about]) => html`<button key=${action} class=${about.danger ? "button danger" : "button"} onClick=${() => give(action)}>${about.button}</button>`)}</div>`}
     ${operator && !reachable && html`<p class="muted small">No channel leads to these processes: they can be seen, not steered.</p>`}</section>`;
+}
+
+/** Since when it is not closed, and what opened it first; where the present state has another reason. @param {{b: any}} props */
+function First({ b }) {
+  tick.value;
+  const ill = b.processes.filter((/** @type {any} */ p) => !p.gone && p.left_closed != null && p.state !== "closed");
+  if (!ill.length) return null;
+  const first = ill.reduce((/** @type {any} */ x, /** @type {any} */ y) => (y.left_closed < x.left_closed ? y : x));
+  const [at, calls, failures, slow] = first.opened ?? [];
+  const evidence = at == null || Math.abs(at - first.left_closed) > 1 ? "" : failures ? `: ${failures} of the last ${calls} calls had failed` : `: ${slow} of the last ${calls} calls had been slow`;
+  return html`<br />Not closed since ${clock(first.left_closed)}, for ${duration(serverNow() - first.left_closed)}${ill.length > 1 ? `, first on ${first.id}` : ""}${evidence}.`;
 }
 
 /** @param {{one: any}} props */
@@ -199,7 +210,7 @@ function Processes({ b }) {
       return html`<tr key=${p.id} class=${p.gone ? "dimmed-row" : ""}><td><b>${p.id}</b></td><td><${Badge} state=${p.gone ? "gone" : p.state} />${p.gone && html` <span class="small muted">last seen ${word(p.state)}</span>`}</td>
         <td class="n">${p.state === "closed" ? "–" : duration(now - (p.left_closed ?? p.entered))}</td><td class="n">${p.next_trial == null || p.gone ? "–" : p.next_trial > now ? countdown(p.next_trial - now) : "now"}</td><td class="n">${p.step || "–"}</td>
         <td>${windowWords(p, b.settings)}</td><td class="n">${p.refused_rate == null ? "–" : rate(p.refused_rate).replace("/s", "")}</td><td class="mono">${p.last_error ?? "–"}</td><td class="n">${duration(old)}</td>
-        ${operator && html`<td class="n">${process?.channel ? html`<select class="small" aria-label=${`Actions for ${p.id}`} value="" onChange=${(/** @type {any} */ e) => { const action = e.target.value; e.target.value = ""; if (action === "try_now") void tryNow(b, p.id); else if (action) asked.value = { kind: "breaker", name: b.name, action, only: p.id }; }}>
+        ${operator && html`<td class="n">${process?.channel ? html`<select class="small actions-of" aria-label=${`Actions for ${p.id}`} value="" onChange=${(/** @type {any} */ e) => { const action = e.target.value; e.target.value = ""; if (action === "try_now") void tryNow(b, p.id); else if (action) asked.value = { kind: "breaker", name: b.name, action, only: p.id }; }}>
           <option value="">…</option>${Object.entries(ACTIONS).map(([action, about]) => html`<option value=${action}>${about.button}</option>`)}</select>` : "–"}</td>`}</tr>`;
     })}</tbody></table></div></section>`;
 }
@@ -265,7 +276,7 @@ function Log({ b, events, detail }) {
     if (event.kind === "audit") told.set(event.entry.id, { at: event.entry.at, entry: event.entry });
     else if (event.kind !== "move" || event.breaker === b.name) if (event.kind !== "move" || event.move[2] !== "manual") told.set(event.id, event);
   }
-  const rows = [...told.values()].sort((x, y) => y.at - x.at).slice(0, 40);
+  const rows = together([...told.values()].sort((x, y) => y.at - x.at)).slice(0, 40);
   return html`<section class="card" aria-label="Actions and events"><h2>Actions and events</h2>
     ${rows.length === 0 && html`<p class="muted">Nothing has happened since the console looks.</p>`}
     <ul class="log" tabindex="0" aria-label="Actions and events, newest first">${rows.map((row) => html`<li key=${row.id ?? row.entry.id}><time title=${new Date(row.at * 1000).toISOString()}>${clock(row.at)}</time><span>${row.entry ? html`<${Order} entry=${row.entry} b=${b} />` : happened(row)}</span></li>`)}</ul></section>`;
@@ -283,11 +294,24 @@ function Order({ entry, b }) {
   return html`<b>${entry.who}</b> ${DID[entry.action] ?? entry.action} ${entry.target === b.name ? "" : html`${entry.target} `}${where}${entry.ends_at ? ` until ${clock(entry.ends_at)}` : ""}${entry.reason ? `: ${entry.reason}` : ""}${after}`;
 }
 
+/** Processes that did the same within 20 s stand in one line. @param {any[]} rows */
+function together(rows) {
+  /** @type {any[]} */
+  const found = [];
+  for (const row of rows) {
+    const same = row.kind === "move" && found.find((one) => one.kind === "move" && one.at - row.at < 20 && one.move.slice(0, 4).join() === row.move.slice(0, 4).join() && !one.all.includes(row.process));
+    if (same) same.all.push(row.process);
+    else found.push(row.kind === "move" ? { ...row, all: [row.process] } : row);
+  }
+  return found;
+}
+
 /** @param {any} event */
 function happened(event) {
   if (event.kind !== "move") return event.text;
   const [from, to, reason, step] = event.move;
-  return `${event.process} went from ${word(from)} to ${word(to)}: ${reason.replaceAll("_", " ")}${step > 1 && to === "open" ? `, step ${step}` : ""}`;
+  const who = event.all.length > 3 ? `${event.all.length} processes` : [...event.all].sort().join(", ");
+  return `${who} went from ${word(from)} to ${word(to)}: ${reason.replaceAll("_", " ")}${step > 1 && to === "open" ? `, step ${step}` : ""}`;
 }
 
 const place = document.getElementById("page");

@@ -49,5 +49,6 @@ export function summary(breaker) {
   const state = breaker.state;
   if (state === "gone") return "Gone";
   const inState = all.filter((/** @type {any} */ one) => !one.gone && one.state === state).length;
-  return all.length > 1 ? `${inState} of ${all.length} ${word(state)}` : WORDS[state];
+  const gone = all.filter((/** @type {any} */ one) => one.gone).length;
+  return all.length > 1 ? `${inState} of ${all.length} ${word(state)}${gone ? `, ${gone} gone` : ""}` : WORDS[state];
 }

@@ -41,7 +41,7 @@ function Picture({ b, detail, seconds, events, chart }) {
   const grid = [];
   for (let at = Math.ceil(begin / step) * step; at < end; at += step) grid.push(at);
   return html`<svg viewBox="0 0 ${WIDE} ${bottom + 22}" width="100%" role="img" aria-label=${`The last ${seconds / 60} minutes of ${b.name}; the table of processes and the list of events say the same`}>
-    ${grid.map((at) => html`<line x1=${X(at)} x2=${X(at)} y1="6" y2=${bottom} stroke="var(--line2)" /><text class="t3" x=${X(at)} y=${bottom + 15} text-anchor="middle">${clock(at, false)}</text>`)}
+    ${grid.map((at) => html`<line x1=${X(at)} x2=${X(at)} y1="6" y2=${bottom} stroke="var(--line2)" /><text class="t3" x=${X(at)} y=${bottom + 15} text-anchor="middle">${clock(at, seconds < 900)}</text>`)}
     ${chart && html`<${Chart} b=${b} detail=${detail} X=${X} begin=${begin} />`}
     ${lanes.map((/** @type {any} */ p, /** @type {number} */ i) => html`<text class="t2" x=${LEFT - 8} y=${top + i * LANE + 13} text-anchor="end">${p.id.length > 11 ? `${p.id.slice(0, 10)}…` : p.id}</text>
       ${segments(p, detail.moves[p.id] ?? [], begin, end).map(([from, to, state]) => html`<rect x=${X(from)} y=${top + i * LANE + 2} width=${Math.max(X(to) - X(from) - 0.6, 1.6)} height=${LANE - 4} rx="1.5" fill="var(--${tone(state)})" opacity=${state === "closed" ? 0.32 : 1}><title>${p.id} ${word(state)} from ${clock(from)}</title></rect>`)}`)}

@@ -1,0 +1,76 @@
+"""A browser for the tests of the page: the system's Chromium, else the one playwright installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Return a running browser, or skip."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as running:
+        if path is None and not os.path.exists(running.chromium.executable_path):
+            pytest.skip("there is no Chromium: playwright install chromium")
+        started = running.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+class Watched:
+    """A page, and what went wrong on it: errors, and requests that left for elsewhere."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._said)
+        page.on("request", lambda request: request.url.startswith(url) or self.foreign.append(request.url))
+
+    def _said(self, message: Any) -> None:
+        # A server that is away on purpose is no mistake of the page.
+        if (
+            message.type in ("error", "warning")
+            and "net::ERR" not in message.text
+            and "status of 4" not in message.text
+        ):
+            self.errors.append(message.text)
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Any]:
+    """Return what opens a page as somebody, in a context of its own."""
+    contexts: list[Any] = []
+    pages: list[Watched] = []
+
+    def open_it(url: str, *, token: str | None = "dana-secret", width: int = 1440, dark: bool = False) -> Any:
+        scheme = "dark" if dark else "light"
+        context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+        contexts.append(context)
+        watched = Watched(context.new_page(), url)
+        pages.append(watched)
+        page = watched.page
+        page.set_default_timeout(15_000)
+        page.goto(f"{url}/" + (f"#token={token}" if token else ""))
+        page.wait_for_selector("main h1")
+        page.watched = watched
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    for watched in pages:
+        assert [] == watched.errors
+        assert [] == watched.foreign

@@ -1,0 +1,187 @@
+"""`halfopen status`, `watch`, `order` and `console`, against a console on a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from halfopen.cli import main
+from halfopen.cli.order import seconds_until
+from halfopen.cli.watch import Picture
+from halfopen.console import Member
+from tests.console.support import fail, read_events, served, shop
+
+NAME = "payments"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "160"})
+    return result.exit_code, result.output
+
+
+def test_status_tells_that_all_is_well_by_its_exit_code() -> None:
+    with served(shop()) as server:
+        code, output = run("status", server.url)
+
+    assert 0 == code
+    assert "every circuit is closed" in output
+
+
+def test_status_shows_what_is_open_and_why() -> None:
+    registry = shop(NAME, "[bold]search")
+    fail(registry.circuit_breaker(NAME))
+    fail(registry.circuit_breaker("[bold]search"))
+
+    with served(registry) as server:
+        code, output = run("status", server.url)
+
+    assert 1 == code
+    assert "open" in output
+    assert "[bold]search" in output
+    assert "5 of the last 5 calls failed" in " ".join(output.split())
+
+
+def test_status_as_json_is_the_snapshot() -> None:
+    with served(shop()) as server:
+        code, output = run("status", server.url, "--json")
+
+    assert 0 == code
+    assert [NAME] == [breaker["name"] for breaker in json.loads(output)["breakers"]]
+
+
+def test_no_console_is_one_line_and_exit_code_2() -> None:
+    code, output = run("status", "http://127.0.0.1:9")
+
+    assert 2 == code
+    assert "no console answers at http://127.0.0.1:9" in output
+    assert 1 == output.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "state"),
+    [
+        (["try-now", NAME], "half_open"),
+        (["trip", NAME, "--reason", "test"], "open"),
+        (["force-open", NAME, "--until", "10m", "--reason", "test"], "forced_open"),
+        (["force-closed", NAME, "--reason", "test"], "disabled"),
+        (["observe", NAME, "--until", "removed", "--reason", "test"], "metrics_only"),
+        (["reset", NAME, "--reason", "test", "--process", "web-1"], "closed"),
+    ],
+)
+def test_each_order_is_carried_out_and_written_down_as_one_from_the_command_line(
+    command: list[str], state: str
+) -> None:
+    registry = shop()
+
+    with served(registry) as server:
+        code, output = run("order", *command, "--url", server.url, "--token", "dana-secret")
+        entries = httpx.get(f"{server.url}/api/audit").json()["entries"]
+
+    assert (0, f"{NAME} on web-1: {state}\n") == (code, output)
+    assert state == registry.circuit_breaker(NAME).state
+    assert [("dana", "command line")] == [(entry["who"], entry["source"]) for entry in entries]
+
+
+def test_an_order_without_a_token_is_refused() -> None:
+    with served(shop()) as server:
+        code, output = run("order", "trip", NAME, "--reason", "x", "--url", server.url)
+
+    assert 1 == code
+    assert "identity" in output
+
+
+def test_an_order_to_nobody_is_bad_input() -> None:
+    with served(shop()) as server:
+        code, output = run("order", "trip", "nobody", "--reason", "x", "--url", server.url, "--token", "dana-secret")
+
+    assert 2 == code
+    assert "knows no breaker" in output
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90.0), ("15m", 900.0), ("15 min", 900.0), ("1.5h", 5400.0), ("2d", 172800.0), ("13:00", 3600.0),
+        ("11:00", 23 * 3600.0), ("2026-05-04T12:30:00+00:00", 1800.0), ("2026-05-04T12:30", 1800.0),
+        ("removed", "until_removed"),
+    ],
+)  # fmt: skip
+def test_an_end_is_read_as_people_write_it(text: str, seconds: object) -> None:
+    assert seconds == seconds_until(text, datetime(2026, 5, 4, 12, 0, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("text", ["soon", "15", "-5m", "2020-01-01T00:00", ""])
+def test_no_end_is_guessed(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        seconds_until(text)
+
+
+def test_watch_shows_a_picture() -> None:
+    registry = shop()
+    fail(registry.circuit_breaker(NAME))
+
+    with served(registry) as server:
+        code, output = run("watch", server.url, "--once")
+
+    assert 0 == code
+    assert "1 open" in output
+    assert "live" in output
+
+
+def test_watchs_picture_under_patches_equals_a_fresh_snapshot() -> None:
+    registry = shop("a", "b")
+    picture = Picture()
+
+    with served(registry) as server:
+        with httpx.stream("GET", f"{server.url}/api/events", timeout=10.0) as answer:
+            events = read_events(answer.iter_lines())
+            picture.take(*next(events)[1:])
+            fail(registry.circuit_breaker("a"))
+            registry.circuit_breaker("b").force_open(60.0, by="lee")
+            while not {"open", "forced_open"} <= {each["state"] for each in (picture.document or {})["breakers"]}:
+                assert picture.take(*next(events)[1:])
+        whole = httpx.get(f"{server.url}/api/snapshot").json()
+
+    assert picture.document is not None
+    shown = {each["name"]: (each["state"], each["why"]) for each in picture.document["breakers"]}
+    assert {each["name"]: (each["state"], each["why"]) for each in whole["breakers"]} == shown
+
+
+@pytest.mark.slow
+def test_the_command_serves_a_run_directory_and_ends_at_sigterm(tmp_path: Path) -> None:
+    member = Member(shop(), tmp_path / "run", name="web", interval=0.2)
+    member.start()
+    command = [
+        sys.executable, "-m", "halfopen.cli", "console", "--port", "0",
+        "--run-directory", str(tmp_path / "run"), "--audit", str(tmp_path / "audit.jsonl"),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("console at ").strip()
+        token = re.search("token=(.+)$", process.stdout.readline())
+        assert token is not None
+        code, output = run("order", "trip", NAME, "--reason", "x", "--url", url, "--token", token[1])
+        process.send_signal(signal.SIGTERM)
+        ended = process.wait(20)
+    member.stop()
+
+    assert (0, f"{NAME} on web-0: open\n") == (code, output)
+    assert ended in (0, -signal.SIGTERM)
+
+
+def test_a_console_of_nothing_is_bad_input() -> None:
+    code, output = run("console")
+
+    assert 2 == code
+    assert "nothing to show" in output
