@@ -264,7 +264,11 @@ def _check_surroundings(checks: Checks, tags: Any, clock: Any, rng: Any, bus: An
 
 
 def _are_texts(tags: Any) -> bool:
-    return isinstance(tags, Mapping) and all(isinstance(text, str) for pair in tags.items() for text in pair)
+    return _is_mapping(tags) and all(isinstance(text, str) for pair in tags.items() for text in pair)
+
+
+def _is_mapping(tags: object) -> bool:
+    return isinstance(tags, Mapping)
 
 
 def _is_descriptor(fn: object) -> bool:

@@ -21,7 +21,6 @@ from halfopen._core.settings import Call
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.chaining import chain
 from halfopen._runtime.clock import Clock
-from halfopen._runtime.keyed import KeyedPolicy
 from halfopen._runtime.policy import is_async, mark, refuse_what_is_no_function
 from halfopen._runtime.wiring import users_of, wire
 from halfopen._runtime.wrappers import kind_of
@@ -329,8 +328,7 @@ def _breaker_around(flat: Sequence[Policy], place: int) -> Policy | None:
 
 def _is_breaker(policy: object) -> bool:
     # A family of breakers is one as well: which of them is around a retry, the call's key says.
-    one = policy._other if isinstance(policy, KeyedPolicy) else policy
-    return isinstance(one, CircuitBreaker)
+    return isinstance(policy, CircuitBreaker) or isinstance(getattr(policy, "_other", None), CircuitBreaker)
 
 
 def wire_retries(pipeline: Pipeline) -> None:

@@ -9,7 +9,6 @@ from threading import Barrier, Thread
 import pytest
 
 from halfopen import (
-    CallFailed,
     CircuitBreaker,
     CircuitTransitioned,
     ConfigError,

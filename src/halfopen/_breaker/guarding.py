@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from halfopen._breaker.permits import FreePermit, GatedPermit, GuestPermit, Permit, Watch
 from halfopen._breaker.shell import Shell
@@ -63,7 +63,7 @@ class Guarding(Shell):
     def _gated_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._gated_permit(None, fn, args, kwargs) as permit:
             result = fn(*args, **kwargs)
-            cls: type = type(result)
+            cls = type(cast("object", result))
             if cls is CoroutineType:
                 self._warn_once()
             permit._returned(result)
@@ -203,7 +203,7 @@ class Guarding(Shell):
         raise NotImplementedError
 
     def _unfinished(self, fn: Callable[..., Any], result: Any, args: Any, kwargs: Any) -> Any:
-        cls: type = type(result)
+        cls = type(cast("object", result))
         made = _UNFINISHED_BY.get(cls)
         if made == kind_of(fn) != "coroutine":
             return self(fn)(*args, **kwargs)

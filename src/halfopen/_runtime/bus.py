@@ -82,7 +82,8 @@ class Bus:
         with self._lock:
             if isinstance(self.waiting, tuple):
                 self.waiting = deque()
-            present = None
+            present = self._subscriptions
+            changed = change(present)
             while present is not self._subscriptions:  # a handler that came between has changed them, too
                 present = self._subscriptions
                 changed = change(present)

@@ -124,12 +124,12 @@ _GUARDS = "__halfopen_guards__"
 
 def _guarded_by_ours(fn: Any) -> Any:
     while True:
-        inner = getattr(fn, _GUARDS, None)
+        inner: Any = getattr(fn, _GUARDS, None)
         # A stranger's wrapper copies the attributes of what it wraps, this one too; but not what it wraps itself.
-        if inner is None or getattr(fn, "__wrapped__", None) is not inner:
+        if not callable(inner) or getattr(fn, "__wrapped__", None) is not inner:
             return fn
         # A bound method stays bound: the methods of two instances are two functions.
-        fn = MethodType(cast(Any, inner), fn.__self__) if isinstance(fn, MethodType) else inner
+        fn = MethodType(inner, fn.__self__) if isinstance(fn, MethodType) else inner
 
 
 def _is_policys_own(fn: object) -> bool:

@@ -72,7 +72,9 @@ class Host:
 
     def suppressed(self, call: _Asked) -> str | None:
         """Return why the breaker around this retry wants no further attempts of *call*, if it does not."""
-        breaker = _of_its_key(self.breaker, call) if isinstance(self.breaker, KeyedPolicy) else self.breaker
+        breaker: Any = self.breaker
+        if _is_family(breaker):
+            breaker = _of_its_key(breaker, call)
         if breaker is not None and str(breaker.state) in _SUPPRESSING:
             return f"circuit {breaker.name!r} is {str(breaker.state).replace('_', '-')}"
         if in_trial():
@@ -281,6 +283,10 @@ class Run:
 
     def _elapsed(self) -> float:
         return self._host.now() - self._began
+
+
+def _is_family(breaker: object) -> bool:
+    return isinstance(breaker, KeyedPolicy)
 
 
 def _of_its_key(family: KeyedPolicy[Any], call: _Asked) -> Any:

@@ -14,7 +14,7 @@ import keyword
 import linecache
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["build", "kind_of"]
 
@@ -53,7 +53,7 @@ def kind_of(fn: Callable[..., Any]) -> str:
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
-    cls: type = type(inner)
+    cls = type(cast("object", inner))
     called = inner if inspect.isroutine(inner) else inspect.getattr_static(cls, "__call__", None)
     for candidate in (inner, called):
         if inspect.iscoroutinefunction(candidate):

@@ -128,8 +128,8 @@ class Properties:
         if not self.has(name):
             return None
         given: Any = self.plain(name, [])
-        if isinstance(given, dict):  # recordExceptions[0], recordExceptions[1] …
-            given = list(given.values())
+        if type(given) is dict:  # recordExceptions[0], recordExceptions[1] …
+            given = list(self.plain(name, {}).values())
         names = [str(each) for each in (given if is_list(given) else str(given).split(","))]
         twins = [(java.strip(), _CLASSES.get(java.strip().rpartition(".")[2].rpartition("$")[2])) for java in names]
         lost = [java for java, twin in twins if twin is None]

@@ -1,6 +1,6 @@
 """Guard niquests: ``session.mount("https://", GuardedAdapter())``, or `AsyncGuardedAdapter` for an `AsyncSession`."""
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
 # (niquests brings a urllib3 of its own and stands in an environment of its own)
 
 from __future__ import annotations
