@@ -129,7 +129,8 @@ def _guarded_by_ours(fn: Any) -> Any:
         if not callable(inner) or getattr(fn, "__wrapped__", None) is not inner:
             return fn
         # A bound method stays bound: the methods of two instances are two functions.
-        fn = MethodType(inner, fn.__self__) if isinstance(fn, MethodType) else inner
+        function: Callable[..., Any] = inner
+        fn = MethodType(function, fn.__self__) if isinstance(fn, MethodType) else function
 
 
 def _is_policys_own(fn: object) -> bool:
