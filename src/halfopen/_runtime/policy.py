@@ -122,15 +122,18 @@ def mark(fn: F, wrapper: Callable[..., Any]) -> F:
 _GUARDS = "__halfopen_guards__"
 
 
+def _what_it_guards(fn: Any) -> Any:
+    return getattr(fn, _GUARDS, None)
+
+
 def _guarded_by_ours(fn: Any) -> Any:
     while True:
-        inner: Any = getattr(fn, _GUARDS, None)
+        inner = _what_it_guards(fn)
         # A stranger's wrapper copies the attributes of what it wraps, this one too; but not what it wraps itself.
         if not callable(inner) or getattr(fn, "__wrapped__", None) is not inner:
             return fn
         # A bound method stays bound: the methods of two instances are two functions.
-        function: Callable[..., Any] = inner
-        fn = MethodType(function, fn.__self__) if isinstance(fn, MethodType) else function
+        fn = MethodType(inner, fn.__self__) if isinstance(fn, MethodType) else inner
 
 
 def _is_policys_own(fn: object) -> bool:
