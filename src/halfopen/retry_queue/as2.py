@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from email import message_from_bytes
+from email.errors import CloseBoundaryNotFoundDefect
 from email.message import Message
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ CONFIGURATION = frozenset(
         "unknown-trading-relationship",
     }
 )
+_VERDICT = re.compile(r"(processed|failed)\s*(/|;|$)")
 _DISPOSITION = re.compile(r"^(processed|failed)(?:/(error|warning|failure)(?::(.*))?)?$")
 
 
@@ -68,8 +70,10 @@ class Mdn:
 def parse_disposition(value: str) -> Disposition | None:
     """Read a Disposition field in any spelling; None if it holds no verdict."""
     squeezed = re.sub(r"\s+", " ", value).strip().lower()
-    verdict = squeezed.rsplit(";", 1)[-1] if ";" in squeezed else squeezed
-    match = _DISPOSITION.match(re.sub(r"\s*([/:])\s*", r"\1", verdict.strip()))
+    mode, _, verdict = squeezed.partition(";")
+    if not verdict or _VERDICT.match(mode):
+        verdict = squeezed  # without a mode; semicolons in it belong to the text
+    match = _DISPOSITION.match(re.sub(r"\s*([/:])\s*", r"\1", verdict.strip(" ;")))
     if match is None:
         return None
     kind, modifier, text = match.groups()
@@ -82,7 +86,11 @@ def parse_mdn(content_type: str, body: bytes) -> Mdn | None:
     parsed = message_from_bytes(
         b"Content-Type: " + flat.encode("latin-1", "replace") + b"\r\n\r\n" + body, policy=email.policy.HTTP
     )
-    for part in parsed.walk():
+    parts = list(parsed.walk())
+    # A field that was cut off looks like a whole one: of "processed/error" may be left "processed".
+    if any(isinstance(defect, CloseBoundaryNotFoundDefect) for part in parts for defect in part.defects):
+        return None
+    for part in parts:
         if part.get_content_type() == "message/disposition-notification":
             return _read(part, body)
     return None
