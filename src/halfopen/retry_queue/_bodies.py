@@ -74,14 +74,17 @@ def take(
         PayloadTooLargeError: More than *limit* bytes.
     """
     if isinstance(payload, (bytes, bytearray, memoryview)):
-        return _take(io.BytesIO(payload), inline, limit, bodies) if len(payload) > inline else _inline(bytes(payload))
+        whole = len(payload) > inline
+        return _take(io.BytesIO(payload), inline, limit, bodies) if whole else _inline(bytes(payload), limit)
     if isinstance(payload, (str, os.PathLike)):
         with open(payload, "rb") as file:
             return _take(file, inline, limit, bodies)
     return _take(payload, inline, limit, bodies)
 
 
-def _inline(data: bytes) -> Body:
+def _inline(data: bytes, limit: int) -> Body:
+    if len(data) > limit:
+        raise _too_large(limit)
     return Body(size=len(data), digest=hashlib.sha256(data).hexdigest(), data=data)
 
 
@@ -90,7 +93,7 @@ def _take(stream: BinaryIO, inline: int, limit: int, bodies: Bodies) -> Body:
     while len(head) <= inline and (part := stream.read(inline + 1 - len(head))):
         head += part
     if len(head) <= inline:
-        return _inline(head)
+        return _inline(head, limit)
 
     def parts() -> Iterator[bytes]:
         yield head
@@ -168,12 +171,16 @@ def _write_synced(path: Path, parts: Iterator[bytes], limit: int) -> tuple[int, 
         for part in parts:
             size += len(part)
             if size > limit:
-                raise PayloadTooLargeError(f"the payload is larger than {limit} bytes")
+                raise _too_large(limit)
             digest.update(part)
             file.write(part)
         file.flush()
         os.fsync(file.fileno())
     return size, digest.hexdigest()
+
+
+def _too_large(limit: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(f"the payload is larger than {limit} bytes")
 
 
 def _sync_directory(directory: Path) -> None:

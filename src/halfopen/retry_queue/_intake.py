@@ -26,6 +26,7 @@ Deadline = float | timedelta | datetime | None
 _MESSAGE_ID = "message-id"
 # A line break would let a header smuggle in another.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def prepare(
@@ -45,7 +46,7 @@ def prepare(
     Make a message; its body is stored already if it is large.
 
     Raises:
-        ValueError: A header or the ID holds control characters, or the two name different IDs.
+        ValueError: A header or the ID is none that can be sent, or the two name different IDs.
         PayloadTooLargeError: More than *limit* bytes.
         StoreUnavailableError: The body could not be stored.
     """
@@ -120,16 +121,34 @@ if hasattr(os, "register_at_fork"):
 def _headers(headers: HeaderSource, message_id: str | None) -> tuple[list[tuple[str, str]], str]:
     pairs = cast("Mapping[str, str]", headers).items() if isinstance(headers, Mapping) else headers
     listed = [(str(name), str(value)) for name, value in pairs]
+    # An empty ID is none: the partner could not know the message again.
+    listed = [(name, value) for name, value in listed if name.lower() != _MESSAGE_ID or value.strip()]
     given = message_id_in(listed)
     if message_id is not None and given is not None and message_id != given:
         raise ValueError(f"message_id is {message_id!r}, but the headers say {given!r}")
     identity = message_id or given or new_message_id()
     for name, value in [*listed, ("Message-ID", identity)]:
-        if _CONTROL.search(name) or _CONTROL.search(value):
-            raise ValueError(f"the header {name!r} holds control characters")
+        _check_header(name, value)
     if given is None:
         listed.append(("Message-ID", identity))
     return listed, identity
+
+
+def _check_header(name: str, value: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"the name of the header {name!r} is none that HTTP has")
+    if _CONTROL.search(value):
+        raise ValueError(f"the header {name!r} holds control characters")
+    if not _is_unicode(value):
+        raise ValueError(f"the header {name!r} is no Unicode text")
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def message_id_in(headers: Iterable[tuple[str, str]]) -> str | None:
