@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -53,8 +54,9 @@ class Selection:
             parts.append("created < :created_before")
             values["created_before"] = self.created_before
         if self.reason is not None:
-            parts.append("lower(last_detail) LIKE :reason")
-            values["reason"] = f"%{self.reason.lower()}%"
+            parts.append("lower(last_detail) LIKE :reason ESCAPE '!'")
+            plain = re.sub("[!%_]", r"!\g<0>", self.reason.lower())
+            values["reason"] = f"%{plain}%"
         return " AND ".join(parts), values
 
 
@@ -176,6 +178,13 @@ def count(reader: Reader, selection: Selection) -> int:
     condition, values = selection.condition()
     total: int = reader.rows(f"SELECT count(*) FROM messages WHERE {condition}", values)[0][0]
     return total
+
+
+def last(reader: Reader, selection: Selection) -> int:
+    """Return the seq of the newest message meant, 0 if there is none."""
+    condition, values = selection.condition()
+    newest: int = reader.rows(f"SELECT coalesce(max(seq), 0) FROM messages WHERE {condition}", values)[0][0]
+    return newest
 
 
 def history(reader: Reader, seq: int) -> list[HistoryEntry]:

@@ -120,10 +120,14 @@ class Orders(Views):
         """
         if (found := self.count(selection)) != expected:
             raise CommandRefusedError(f"{found} messages fit now, not {expected}: nothing was done")
-        done, after = 0, 0
+        done, after, last = 0, 0, self.store.last(selection)
         while messages := self.store.select(selection, after=after, limit=500):
             after = messages[-1].seq
-            done += sum(self._one(command, message, deadline, confirm, reason, by) for message in messages)
+            # What is resubmitted comes behind the last one, and may fit as well.
+            meant = [message for message in messages if message.seq <= last]
+            done += sum(self._one(command, message, deadline, confirm, reason, by) for message in meant)
+            if after >= last:
+                break
         return done
 
     def _one(

@@ -208,6 +208,10 @@ class Store(ABC):
         """Return how many messages are meant."""
         return self.read(lambda reader: _inspection.count(reader, selection))
 
+    def last(self, selection: Selection) -> int:
+        """Return the seq of the newest message meant, 0 if there is none."""
+        return self.read(lambda reader: _inspection.last(reader, selection))
+
     def history(self, seq: int) -> list[HistoryEntry]:
         """Return one message's history."""
         return self.read(lambda reader: _inspection.history(reader, seq))
