@@ -99,8 +99,9 @@ class Attempt:
             return Report(Verdict.BROKEN, f"payload corrupt: {error}")
         except StoreUnavailableError as error:
             return Report(Verdict.NOT_SENT, str(error))
-        except OSError as error:
-            return Report(Verdict.BROKEN, f"payload unreadable: {error}")
+        except Exception as error:
+            # Whatever it is, it must be settled: an attempt that is not keeps its lease and its permit for ever.
+            return Report(Verdict.BROKEN, f"payload unreadable: {type(error).__name__}: {error}")
 
     def _load(self, timeout: float) -> Delivery:
         message, store = self.message, self.lane.store

@@ -14,6 +14,7 @@ from ._delivery import Attempt
 from ._errors import StoreUnavailableError
 from ._lane import Lane
 from ._pacing import Rate, fair_share
+from ._reports import Report, Verdict
 
 __all__ = ["Dispatcher", "Workers"]
 
@@ -55,7 +56,9 @@ class Dispatcher:
         self._rate = Rate(rate)
         self._store_gone = store_gone
         self._store_back = store_back
-        self._wake = threading.Condition(threading.Lock())
+        # Entered by itself: an interrupt on the way into a Condition, which is Python code, would leave it held.
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._asking: dict[str, None] = {}
         self._served: dict[str, int] = {}
         self._servings = 0
@@ -65,7 +68,7 @@ class Dispatcher:
 
     def attention(self, lane: str) -> None:
         """Look at *lane* soon; callable from anywhere, never blocks."""
-        with self._wake:
+        with self._lock:
             if lane not in self._asking:
                 self._asking[lane] = None
                 self._wake.notify()
@@ -77,7 +80,7 @@ class Dispatcher:
 
     def stop(self) -> None:
         """Claim nothing new; `run` returns."""
-        with self._wake:
+        with self._lock:
             self._stopping = True
             self._wake.notify_all()
 
@@ -87,11 +90,11 @@ class Dispatcher:
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until nothing is in flight; return False if that took longer than *timeout* seconds."""
-        with self._wake:
+        with self._lock:
             return self._wake.wait_for(lambda: self.in_flight == 0, timeout)
 
     def _wait(self) -> bool:
-        with self._wake:
+        with self._lock:
             while not self._stopping:
                 self._promote()
                 if self._asking and self.in_flight < self._cap:
@@ -114,7 +117,7 @@ class Dispatcher:
 
     def turn(self, workers: Workers) -> int:
         """Look once at every lane that asks; return the number of attempts launched."""
-        with self._wake:
+        with self._lock:
             self._promote()
             # Whoever was served longest ago comes first: one big backlog does not starve small ones.
             turn = sorted(self._asking, key=lambda name: self._served.get(name, 0))
@@ -129,7 +132,7 @@ class Dispatcher:
         return launched
 
     def _free(self) -> int:
-        with self._wake:
+        with self._lock:
             free = self._cap - self.in_flight
         return min(free, self._rate.allowed(self._clock.monotonic()))
 
@@ -168,18 +171,24 @@ class Dispatcher:
         return len(step.attempts)
 
     def _launch(self, attempt: Attempt, workers: Workers) -> None:
-        with self._wake:
+        with self._lock:
             self.in_flight += 1
-        workers.launch(attempt, self._done)
+        try:
+            workers.launch(attempt, self._done)
+        except RuntimeError as error:
+            if attempt.settled:
+                raise
+            attempt.lane.results.settle(attempt, Report(Verdict.NOT_SENT, str(error)))
+            self._done()
 
     def _done(self) -> None:
-        with self._wake:
+        with self._lock:
             self.in_flight -= 1
             self._wake.notify_all()
 
     def _later_at(self, name: str, wait: float) -> None:
         when = self._clock.monotonic() + max(wait, 0.0)
-        with self._wake:
+        with self._lock:
             if when < self._due_at.get(name, float("inf")) or self._due_at[name] <= self._clock.monotonic():
                 self._due_at[name] = when
                 heapq.heappush(self._later, (when, name))

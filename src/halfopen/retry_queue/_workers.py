@@ -42,13 +42,26 @@ class Threads:
         self.submit(attempt.run, done)
 
     def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run *job* on a thread, then *done*."""
+        """
+        Run *job* on a thread, then *done*.
+
+        Raises:
+            RuntimeError: Not even one thread can be started.
+        """
         with self._lock:
             if self._idle <= self._jobs.qsize() and len(self._threads) < self._size:
-                thread = threading.Thread(target=self._run, name=f"halfopen-send-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                self._add()
         self._jobs.put((job, done))
+
+    def _add(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"halfopen-send-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has none left; those that run do the work
+            if not self._threads:
+                raise
+            return
+        self._threads.append(thread)
 
     def close(self) -> None:
         """End the threads once their jobs are done; does not wait for them."""
