@@ -50,18 +50,20 @@ class Alerts:
         self._waiting: deque[QueueAlert] = deque(maxlen=room)
         self._listeners: tuple[Callable[[QueueAlert], object], ...] = ()
         self._told: dict[tuple[str, str | None], tuple[float, int]] = {}
-        self._wake = threading.Condition(threading.Lock())
+        # Entered by itself: an interrupt on the way into a Condition, which is Python code, would leave it held.
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._closing = False
         self._idle = True
 
     def subscribe(self, listener: Callable[[QueueAlert], object]) -> Callable[[], None]:
         """Call *listener* with every alert; return what ends that."""
-        with self._wake:
+        with self._lock:
             self._listeners = (*self._listeners, listener)
 
         def end() -> None:
-            with self._wake:
+            with self._lock:
                 self._listeners = tuple(one for one in self._listeners if one is not listener)
 
         return end
@@ -71,7 +73,7 @@ class Alerts:
     ) -> None:
         """Raise an alert; returns at once."""
         alert = QueueAlert(kind=kind, lane=lane, message_id=message_id, detail=detail, at=self._clock.wall())
-        with self._wake:
+        with self._lock:
             if not self._listeners or (fresh := self._limited(alert)) is None:
                 return
             self._waiting.append(fresh)
@@ -91,7 +93,7 @@ class Alerts:
 
     def _run(self) -> None:
         while True:
-            with self._wake:
+            with self._lock:
                 self._idle = not self._waiting
                 self._wake.notify_all()
                 while not self._waiting:
@@ -108,12 +110,12 @@ class Alerts:
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until every alert raised so far was told; return False if that took too long."""
-        with self._wake:
+        with self._lock:
             return self._wake.wait_for(lambda: self._idle and not self._waiting, timeout)
 
     def close(self) -> None:
         """Tell what waits, then end the thread."""
-        with self._wake:
+        with self._lock:
             self._closing = True
             self._wake.notify_all()
             thread = self._thread

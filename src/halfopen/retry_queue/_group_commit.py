@@ -142,7 +142,9 @@ class GroupCommit:
         self._translate = translate
         self._batch = batch
         self._waiting: deque[Ticket[Any]] = deque()
-        self._wake = threading.Condition(threading.Lock())
+        # Entered by itself: an interrupt on the way into a Condition, which is Python code, would leave it held.
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._closing = False
         self._last = 0
         self._wanted = 1
@@ -153,7 +155,7 @@ class GroupCommit:
     def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
         """Queue *operation* for the next transaction; never waits for the disk."""
         ticket = Ticket(operation)
-        with self._wake:
+        with self._lock:
             if self._closing:
                 raise StoreUnavailableError("the store is closed")
             self._waiting.append(ticket)
@@ -163,7 +165,7 @@ class GroupCommit:
 
     def close(self) -> None:
         """Commit what waits, then end the thread and close the connection."""
-        with self._wake:
+        with self._lock:
             self._closing = True
             self._wake.notify()
         if threading.current_thread() is not self._thread:
@@ -180,7 +182,7 @@ class GroupCommit:
             self._writer.close()
 
     def _next_batch(self) -> Sequence[Ticket[Any]]:
-        with self._wake:
+        with self._lock:
             self._gather()
             while not self._waiting and not self._closing:
                 self._wake.wait()
