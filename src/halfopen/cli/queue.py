@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ from halfopen.retry_queue._orders import BulkCommand
 
 __all__ = ["queue"]
 
+_LAST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
+_SEQ = click.IntRange(0, 2**63 - 1)
+
 
 class _Refused(click.ClickException):
     exit_code = 1
@@ -39,6 +43,14 @@ class _Refused(click.ClickException):
 
 class _BadInput(_Refused):
     exit_code = 2
+
+
+class _Seconds(click.types.FloatParamType):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 @click.group("queue")
@@ -88,7 +100,7 @@ def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--state", "states", multiple=True, type=click.Choice([state.value for state in MessageState]))
     @click.option("--type", "kind", help="Only this document type.")
     @click.option("--stream", help="Only this ordered stream's.")
-    @click.option("--older", type=float, metavar="SECONDS", help="Only those enqueued longer ago.")
+    @click.option("--older", type=_Seconds(), metavar="SECONDS", help="Only those enqueued longer ago.")
     @click.option("--reason", metavar="TEXT", help="Only those whose last detail contains this.")
     @wraps(command)
     def with_selection(
@@ -118,8 +130,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="Machine-readable o
 
 @queue.command("list")
 @_selecting
-@click.option("--limit", default=50, show_default=True, help="At most so many.")
-@click.option("--after", default=0, metavar="SEQ", help="Go on after this one.")
+@click.option("--limit", default=50, show_default=True, type=_SEQ, help="At most so many.")
+@click.option("--after", default=0, type=_SEQ, metavar="SEQ", help="Go on after this one.")
 @_json
 @click.pass_context
 def list_(context: click.Context, selection: Selection, limit: int, after: int, as_json: bool) -> None:
@@ -130,7 +142,7 @@ def list_(context: click.Context, selection: Selection, limit: int, after: int, 
 
 @queue.command()
 @_selecting
-@click.option("--limit", default=50, show_default=True, help="At most so many.")
+@click.option("--limit", default=50, show_default=True, type=_SEQ, help="At most so many.")
 @_json
 @click.pass_context
 def dead(context: click.Context, selection: Selection, limit: int, as_json: bool) -> None:
@@ -201,7 +213,7 @@ def _ordering(order: str, words: str) -> None:
     @queue.command(order, help=words)
     @click.argument("message_ids", nargs=-1)
     @_selecting
-    @click.option("--deadline", type=float, metavar="SECONDS", help="A new deadline, from now.")
+    @click.option("--deadline", type=_Seconds(), metavar="SECONDS", help="A new deadline, from now.")
     @click.option("--confirm", is_flag=True, help="resubmit: the partner may have it already, and that is all right.")
     @click.option("--expect", type=int, metavar="COUNT", help="Do it without asking if so many messages are meant.")
     @click.option("--why", default="", help="For the history.")
@@ -224,17 +236,27 @@ _ordering("cancel", "Take messages out of the queue.")
 
 def _give_one_by_one(opened: RetryQueue, order: str, message_ids: Iterable[str], options: dict[str, Any]) -> None:
     results: list[dict[str, str]] = []
-    for message_id in message_ids:
-        common = {"reason": options["why"], "by": options["by"]}
-        if order == "cancel":
-            result = opened.cancel(message_id, **common).id
-        elif order == "resubmit":
-            sent = opened.resubmit(message_id, confirm=options["confirm"], deadline=options["deadline"], **common)
-            result = sent.message_id
-        else:
-            result = getattr(opened, order)(message_id, deadline=options["deadline"], **common).id
-        results.append({"order": order, "message_id": message_id, "result": result})
-    if options["as_json"]:
+    try:
+        for message_id in message_ids:
+            result = _give(opened, order, message_id, options)
+            results.append({"order": order, "message_id": message_id, "result": result})
+    finally:
+        _tell(order, results, as_json=options["as_json"])  # also what was done before one was refused
+
+
+def _give(opened: RetryQueue, order: str, message_id: str, options: dict[str, Any]) -> str:
+    common = {"reason": options["why"], "by": options["by"]}
+    if order == "cancel":
+        return opened.cancel(message_id, **common).id
+    if order == "resubmit":
+        sent = opened.resubmit(message_id, confirm=options["confirm"], deadline=options["deadline"], **common)
+        return sent.message_id
+    message: Message = getattr(opened, order)(message_id, deadline=options["deadline"], **common)
+    return message.id
+
+
+def _tell(order: str, results: list[dict[str, str]], *, as_json: bool) -> None:
+    if as_json:
         _print_json(results)
         return
     for line in results:
@@ -271,7 +293,7 @@ def _give_in_bulk(opened: RetryQueue, order: str, selection: Selection, options:
 
 @queue.command()
 @click.argument("lane")
-@click.option("--for", "seconds", type=float, metavar="SECONDS", help="End by itself after so long.")
+@click.option("--for", "seconds", type=_Seconds(), metavar="SECONDS", help="End by itself after so long.")
 @click.option("--why", default="")
 @click.option("--by", default=None)
 @click.pass_context
@@ -323,4 +345,6 @@ def _readable(name: str, value: Any) -> str:
 
 
 def _time(unix: float) -> str:
+    if unix > _LAST:
+        return "never"
     return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds")
