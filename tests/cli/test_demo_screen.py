@@ -60,6 +60,13 @@ def test_the_present_state_is_told_without_colour(state: str, label: str) -> Non
     assert f"● {label}" in lit[0]
 
 
+def test_while_the_gateway_is_killed_no_state_is_lit() -> None:
+    text = drawn(scene(state="killed", account=replace(OURS, circuit="killed"), next_trial=None))
+
+    assert "┃" not in text
+    assert "☠ killed" in text
+
+
 def test_the_picture_shows_window_countdown_rates_and_every_variant() -> None:
     text = drawn(scene())
 
