@@ -123,7 +123,8 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
+        if self._in_head:
+            super().on_header(name, value)  # trailers are no headers (RFC 9110, 6.5.1)
 
     def _count(self, more: int) -> None:
         self._head += more
