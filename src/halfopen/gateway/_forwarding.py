@@ -38,8 +38,9 @@ __all__ = ["PREFIX", "Forwarding"]
 PREFIX = b"/to/"
 _MAY_REFUSE = frozenset({State.OPEN, State.HALF_OPEN, State.RECOVERING, State.FORCED_OPEN})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-# Also as %2e: what stands below a partner's URL must not climb out of it.
-_DOTS = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:$|/|\\|%2f|%5c)", re.IGNORECASE)
+# Also as %2e, or with parameters, which some servers take away first: what stands below a partner's URL must not climb
+# out of it.
+_DOTS = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:$|/|\\|;|%2f|%5c|%3b)", re.IGNORECASE)
 _ODD = re.compile(rb"[^\x21-\x7e]")
 
 
@@ -140,8 +141,18 @@ class Forwarding:
             return
         try:
             await exchange.relay(told, _report_of(error))
-        except (ClientGoneError, ConnectionError, TimeoutError):
+        except ClientGoneError:
             connection.break_off()
+        except (ConnectionError, TimeoutError) as broken:
+            await self._broken(exchange, broken, connection, send)
+
+    async def _broken(self, exchange: Exchange, error: Exception, connection: Connection, send: Send) -> None:
+        """Say that the partner's answer broke off, while there is still somebody to tell."""
+        told = self._told(exchange, error)
+        if exchange.started or not isinstance(told, Problem):
+            connection.break_off()
+        else:
+            await told.send(send)
 
     async def _in_order(self, exchange: Exchange, connection: Connection, send: Send) -> None:
         if self._storing is None:

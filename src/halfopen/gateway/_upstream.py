@@ -133,7 +133,7 @@ class Upstream:
 
         Raises:
             NotSentError: There was no connection.
-            BrokenOffError: It broke.
+            BrokenOffError: It broke, or the answer is not HTTP.
             TooSlowError: No answer in time.
             NoEvidenceError: The partner's certificate, or an answer, shows a mistake that is nobody's illness.
         """
@@ -152,6 +152,9 @@ class Upstream:
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _failed(self._name, error) from error
+        if not 100 <= response.status < 600:
+            response.close()
+            raise BadAnswerError(f"{response.status} is no status that HTTP has")
         return Answer(self._name, response)
 
 
