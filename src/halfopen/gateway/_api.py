@@ -35,6 +35,7 @@ __all__ = ["api"]
 
 _ORDERS = ("retry", "resend", "resubmit", "cancel")
 _MOST = 1000
+_LAST = 2**63 - 1
 _LARGEST_RECEIPT = 1024 * 1024
 _RECEIPT_WITHIN = 30.0
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -139,6 +140,8 @@ class _Shown:
         try:
             states = frozenset(MessageState(state) for state in asked.getlist("state"))
             after, limit = int(asked.get("after", "0")), int(asked.get("limit", "100"))
+            if not 0 <= after <= _LAST:
+                raise ValueError(f"after is the place of a message, 0 to {_LAST}")
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
         selection = Selection(lane=asked.get("partner"), states=states)
