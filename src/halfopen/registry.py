@@ -75,7 +75,8 @@ class KeyedBreakers(KeyedPolicy[CircuitBreaker]):
 
     def __getitem__(self, key: Hashable) -> CircuitBreaker:
         """Return the breaker of *key*, made when it is first asked for."""
-        breaker = super().__getitem__(key)
+        # By its text, which is what the name holds: 5 and "5" are one key.
+        breaker = super().__getitem__(key if isinstance(key, str) else str(key))
         while self._news:
             try:
                 news = self._news.popleft()
@@ -224,7 +225,7 @@ class Registry:
         checks.text("name", name)
         checks.done()
         known: CircuitBreaker | None = self.find(_BREAKER, name)
-        if known is None and not settings and classify is None and tags is None:
+        if known is None:
             known = self._from_family(name)
         if known is None:
             fresh = CircuitBreaker(
@@ -234,11 +235,10 @@ class Registry:
             if kept is fresh:
                 return fresh
             known = kept
-        if settings:
-            _want_same(known, settings)
         if classify is not None and known.classifier == Failures():
             # A file says when a breaker opens; what a failure is, the program may know better.
             known.configure(classify=classify)
+        _want_same(known, settings, classify, tags)
         return known
 
     def keyed(
@@ -272,6 +272,7 @@ class Registry:
             with self._lock:
                 known = self._families.get(pattern)
             if known is not None:
+                _want_same(known._template, settings, classify, tags)
                 return known
         checks.whole("max_keys", max_keys, 1, LARGEST_FAMILY)
         try:
@@ -450,11 +451,17 @@ def kind_of_policy(policy: Any) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-def _want_same(breaker: CircuitBreaker, settings: dict[str, Any]) -> None:
+def _want_same(
+    breaker: CircuitBreaker, settings: dict[str, Any], classify: Classifier | None, tags: Mapping[str, str] | None
+) -> None:
+    """Raise ConfigError where what is asked for differs from what is there; nothing is ignored without a word."""
     checks = Checks(f"circuit_breaker.{breaker.name}.")
     wanted = make_settings(checks, breaker.settings, **settings)
     for name, value in settings.items():
         there = getattr(breaker.settings, name)
         if getattr(wanted, name) != there:
             checks.wrong(name, value, f"the breaker exists already, with {name} = {there!r}", "conflict")
+    for name, value, present in (("classify", classify, breaker.classifier), ("tags", tags, breaker.tags)):
+        if value is not None and value != present:
+            checks.wrong(name, value, f"the breaker exists already, with {name} = {present!r}", "conflict")
     checks.done()

@@ -13,6 +13,7 @@ from halfopen import (
     CircuitTransitioned,
     ConfigError,
     CountWindow,
+    Failures,
     PolicyCreated,
     PolicyEvicted,
     Registry,
@@ -259,3 +260,30 @@ def test_a_family_with_a_key_is_a_policy_itself() -> None:
 
     assert ["a.example", "b.example"] == sorted(str(key) for key in hosts)
     assert 1 == hosts["a.example"].snapshot().counters.successes
+
+
+def test_a_family_has_one_breaker_for_a_name_however_it_is_asked_for() -> None:
+    registry = Registry()
+    hosts = registry.keyed("host:*", minimum_calls=7)
+
+    asked = registry.circuit_breaker("host:a", minimum_calls=7)
+
+    assert hosts["a"] is asked
+    assert hosts[5] is registry.circuit_breaker("host:5")
+    with pytest.raises(ConfigError, match="minimum_calls"):
+        registry.circuit_breaker("host:a", minimum_calls=3)
+
+
+def test_nothing_that_differs_is_ignored_without_a_word() -> None:
+    registry = Registry()
+    mine = Failures(on=OSError)
+    registry.circuit_breaker("bank", classify=mine, tags={"team": "money"})
+    registry.keyed("host:*", minimum_calls=7)
+
+    assert mine is registry.circuit_breaker("bank", classify=Failures(on=OSError), tags={"team": "money"}).classifier
+    with pytest.raises(ConfigError, match="classify"):
+        registry.circuit_breaker("bank", classify=Failures(on=ValueError))
+    with pytest.raises(ConfigError, match="tags"):
+        registry.circuit_breaker("bank", tags={"team": "shop"})
+    with pytest.raises(ConfigError, match="minimum_calls"):
+        registry.keyed("host:*", minimum_calls=8)
