@@ -322,10 +322,10 @@ def test_a_target_that_recovers_is_tried_and_let_back(
 def test_timeouts_are_cut_to_the_deadline(server: GrpcFaultServer, client: Any, kind: str) -> None:
     began = time.monotonic()
 
-    with deadline(0.2), pytest.raises(client.error):
+    with deadline(0.5), pytest.raises(client.error):
         client.call(kind, "hang", timeout=None)
 
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert (0, 1, 0) == outcomes(breaker_of(client, server))
 
 

@@ -303,10 +303,10 @@ def test_headers_that_trickle_are_cut_off_at_the_deadline() -> None:
     with _trickling_headers() as url:
         for call in (_by_urllib3, _by_requests, _by_httpx, _by_httpx2, _by_httpx_async, _by_aiohttp):
             began = time.monotonic()
-            with pytest.raises(Exception) as caught, deadline(0.2):
+            with pytest.raises(Exception) as caught, deadline(0.6):
                 call(url)
 
-            assert time.monotonic() - began < 1, call
+            assert time.monotonic() - began < 3, call
             assert "Timeout" in type(caught.value).__name__, call
 
 
