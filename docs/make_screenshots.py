@@ -49,12 +49,12 @@ class Shop:
             for name in ("payments-api", "search", "legacy-tax", *CLOSED):
                 self._breaker(registry, name)
         self.queue = RetryQueue(directory / "hub.db", name="payment-webhooks", rate=40.0)
-        self.queue.lane("payments-api", sender=self._send)
+        self.queue.lane("payments-api", sender=self._send, breaker=self._breaker(Registry(), "payments-api"))
         self.queue.lane("acme", sender=self._send, profile=LaneProfile())
         self._threads = [threading.Thread(target=self._traffic, args=(n,), daemon=True) for n in range(6)]
 
-    def _breaker(self, registry: Registry, name: str) -> None:
-        registry.circuit_breaker(
+    def _breaker(self, registry: Registry, name: str) -> CircuitBreaker:
+        return registry.circuit_breaker(
             name,
             window=CountWindow(100),
             minimum_calls=20,

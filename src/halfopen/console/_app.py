@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -88,7 +88,7 @@ class Console:
         self._hub.abort = abort
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         await self._hub.start()
         try:
             yield
@@ -139,7 +139,7 @@ class Console:
         body = await _body(request)
         if not self._access.same_site(request):
             return _json({"error": "another origin"}, 403)
-        shown = body.get("token") if isinstance(body, dict) else None
+        shown: Any = body["token"] if isinstance(body, dict) and "token" in body else None
         who = self._access.by_token(shown) if isinstance(shown, str) else None
         if who is None or not isinstance(shown, str):
             await asyncio.sleep(0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -20,8 +21,10 @@ from halfopen.console._sources import Local, Report, RunDirectory
 
 __all__ = ["Client", "Hub"]
 
-BUNDLE = 0.2
-"""Seconds between two patches at least."""
+MOST_PATCHES = 5
+"""Patches in a second, at most; a move is told at once while fewer were sent."""
+LOOK = 0.5
+"""Seconds between two looks at what is not closed, so that moves find room among the patches."""
 SWEEP = 1.0
 """Seconds between two looks at everything."""
 LIVE = 50
@@ -48,6 +51,11 @@ class Client:
             self.ended.set()
 
 
+def _moves_of(told: dict[str, Any]) -> list[list[Any]]:
+    moves: list[list[Any]] = told["moves"]
+    return moves
+
+
 class Hub:
     """One for each console: the picture, the pages, and the task between them."""
 
@@ -68,7 +76,8 @@ class Hub:
         self._wake = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._swept = self._read = self._queued = self._sent = -1e9
+        self._swept = self._read = self._queued = self._looked = -1e9
+        self._sent: deque[float] = deque(maxlen=MOST_PATCHES)
         self._unsubscribe: Any = None
         self._writing: set[asyncio.Future[None]] = set()  # asyncio keeps no strong reference
 
@@ -122,9 +131,10 @@ class Hub:
                 await asyncio.sleep(SWEEP)
             self._ready.set()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), BUNDLE)
+                await asyncio.wait_for(self._wake.wait(), LOOK)
             self._wake.clear()
-            await asyncio.sleep(max(self._sent + BUNDLE - time.monotonic(), 0.0))
+            if len(self._sent) == MOST_PATCHES:
+                await asyncio.sleep(max(self._sent[0] + 1.0 - time.monotonic(), 0.0))
 
     async def _turn(self) -> None:
         now = time.monotonic()
@@ -145,7 +155,7 @@ class Hub:
     def publish(self) -> None:
         """Send what has changed."""
         event = self.picture.patch()
-        self._sent = time.monotonic()
+        self._sent.append(time.monotonic())
         for client in list(self.clients):
             if not client.ended.is_set():
                 client.put(event)
@@ -164,16 +174,20 @@ class Hub:
             self.collector.process(local.id, 0.0, False, "here")
             names = list(known)
         else:
-            names = list(dirty) + (self._live() if self.clients else [])
+            names = list(dirty | self._live())
         for number, name in enumerate(names):
             self._look_at(name, remember=sweep)
             if number % 25 == 24:
                 await asyncio.sleep(0)
 
-    def _live(self) -> list[str]:
+    def _live(self) -> set[str]:
+        now = time.monotonic()
+        if not self.clients or now - self._looked < LOOK - 0.02:
+            return set()
+        self._looked = now
         keys = self.picture.keys("breaker")
         unquiet = [key[1] for key in keys if (self.picture.get(key) or {}).get("state") != "closed"]
-        return unquiet[:LIVE]
+        return set(unquiet[:LIVE])
 
     def _look_at(self, name: str, *, remember: bool) -> None:
         local = self.local
@@ -214,8 +228,8 @@ class Hub:
         for name in names - report.breakers.keys():
             self.collector.forget(name, report.id)
         for name, told in report.breakers.items():
-            moves = told.get("moves")
-            self.collector.member(name, report.id, told, None if moves is None else partial(list, moves))
+            fetch = partial(_moves_of, told) if "moves" in told else None
+            self.collector.member(name, report.id, told, fetch)
         return set(report.breakers)
 
     def _acknowledge(self, process: str, request_id: str, ack: dict[str, Any]) -> None:
@@ -245,7 +259,7 @@ class Hub:
 
     def _complete(self, done: asyncio.Future[dict[str, Any]], process: str, entry: dict[str, Any]) -> None:
         if not done.cancelled():
-            after = {**(entry.get("after") or {}), process: done.result()["state"]}
+            after: dict[str, Any] = {**(entry.get("after") or {}), process: done.result()["state"]}
             self._in_background(self._result(entry, after))
 
     async def _result(self, entry: dict[str, Any], after: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from halfopen.console._channel import ACTIONS, ENDING, Order, carry_out, write_order
 from halfopen.console._hub import Hub
@@ -153,22 +153,16 @@ class Orders:
             return refused
 
         async def give() -> Answer:
-            facts = {each: body.get(each) for each in ("lane", "message", "selection", "expected", "deadline")}
             try:
-                entry = await asyncio.to_thread(
-                    self._hub.audit.order, who=who.name, source=body.get("source", "console"),
-                    action=f"queue {body['action']}", target=name, reason=body.get("reason"),
-                    request_id=body["request_id"], after=None,
-                    **{each: value for each, value in facts.items() if value is not None},
-                )  # fmt: skip
-                result = await asyncio.to_thread(carry_out_for_queue, queue, body, who.name)
+                entry = await asyncio.to_thread(self._hub.audit.order, **_queue_facts(name, body, who))
             except OSError as error:
                 return 503, {"error": f"nothing was done: the audit log cannot be written ({error})"}
-            except (UnknownMessageError, LookupError) as error:
-                return 404, {"error": str(error)}
-            except (QueueError, ValueError) as error:
+            try:
+                result = await asyncio.to_thread(carry_out_for_queue, queue, body, who.name)
+            except (QueueError, LookupError, ValueError, OSError) as error:
                 await asyncio.to_thread(self._hub.audit.result, entry, after={"refused": str(error)})
-                return 409, {"error": str(error)}
+                unknown = isinstance(error, (LookupError, UnknownMessageError))
+                return 404 if unknown else 409, {"error": str(error)}
             entry = await asyncio.to_thread(self._hub.audit.result, entry, after=result)
             self._hub.collector.happened("audit", queue=name, entry=entry)
             return 202, {**result, "entry": entry}
@@ -177,9 +171,10 @@ class Orders:
 
     # What happened outside
 
-    async def mark(self, body: Any, who: Identity) -> Answer:
+    async def mark(self, sent: Any, who: Identity) -> Answer:
         """Write down a deployment, or something else that belongs on the time axis."""
-        if not isinstance(body, dict) or not isinstance(body.get("text"), str) or not body["text"].strip():
+        body: dict[str, Any] = cast("dict[str, Any]", sent) if isinstance(sent, dict) else {}
+        if not isinstance(body.get("text"), str) or not body["text"].strip():
             return 422, {"mistakes": [{"field": "text", "error": "say what happened, such as: deploy shop 2.14"}]}
         at = body.get("at", time.time())
         if not _number(at):
@@ -193,6 +188,20 @@ class Orders:
             "mark", at=round(float(at), 3), text=entry["reason"], what=facts["action"], by=who.name
         )
         return 202, {"entry": entry}
+
+
+def _queue_facts(name: str, body: dict[str, Any], who: Identity) -> dict[str, Any]:
+    facts = {each: body.get(each) for each in ("lane", "message", "selection", "expected", "deadline", "ends_in")}
+    return {
+        "who": who.name,
+        "source": body.get("source", "console"),
+        "action": f"queue {body['action']}",
+        "target": name,
+        "reason": body.get("reason"),
+        "request_id": body["request_id"],
+        "after": None,
+        **{each: value for each, value in facts.items() if value is not None},
+    }
 
 
 def _changed(states: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +222,8 @@ def _order_of(name: str, body: dict[str, Any], who: Identity) -> Order:
 
 
 def _unknown(body: Any, actions: Any) -> Answer | None:
-    if not isinstance(body, dict) or not isinstance(body.get("action"), str) or body["action"] not in actions:
+    action = cast("dict[str, Any]", body).get("action") if isinstance(body, dict) else None
+    if not isinstance(action, str) or action not in actions:
         return 400, {"error": f"unknown action; the actions are {', '.join(sorted(actions))}"}
     return None
 
@@ -224,9 +234,10 @@ def _mistakes(body: dict[str, Any], name: str, states: Mapping[str, Any], reacha
     def wrong(field: str, error: str) -> None:
         found.append({"field": field, "error": error})
 
-    action, scope, reason = body["action"], body.get("scope"), body.get("reason")
+    action, reason = body["action"], body.get("reason")
+    scope: Any = body.get("scope")
     everywhere = scope == "all"
-    if not everywhere and not (isinstance(scope, list) and scope and all(one in reachable for one in scope)):
+    if not everywhere and not (isinstance(scope, list) and scope and set(map(str, scope)) <= set(reachable)):
         wrong("scope", f'"all", or some of the processes that can be reached: {", ".join(reachable) or "none"}')
     elif everywhere and not reachable:
         wrong("scope", "no channel leads to the processes of this breaker")
@@ -238,8 +249,8 @@ def _mistakes(body: dict[str, Any], name: str, states: Mapping[str, Any], reacha
         _check_end(body["ends_in"], wrong)
     if action != "try_now" and everywhere and body.get("typed_name") != name:
         wrong("typed_name", f"type the breaker's name: {name}")
-    seen = body.get("seen_epochs")
-    if not isinstance(seen, dict) or not all(isinstance(epoch, int) for epoch in seen.values()):
+    seen: Any = body.get("seen_epochs")
+    if not isinstance(seen, dict) or not _all_whole(seen):
         wrong("seen_epochs", "the epoch that was seen, for each process of the scope")
     _check_request_id(body, wrong)
     return (422, {"mistakes": found}) if found else None
@@ -272,7 +283,7 @@ def _queue_mistakes(body: dict[str, Any]) -> Answer | None:
         if action not in BULK or not isinstance(selection, dict):
             wrong("message", "which message, or a selection")
         else:
-            _check_selection(selection, wrong)
+            _check_selection(cast("dict[str, Any]", selection), wrong)
             if not isinstance(body.get("expected"), int):
                 wrong("expected", "how many messages are meant")
     bulk = "selection" in body
@@ -287,6 +298,10 @@ def _check_selection(selection: dict[str, Any], wrong: Callable[[str, str], None
         selection_of(selection)
     except (ValueError, TypeError):
         wrong("selection", "a lane and states of messages")
+
+
+def _all_whole(seen: Mapping[str, Any]) -> bool:
+    return all(isinstance(epoch, int) for epoch in seen.values())
 
 
 def _number(value: Any) -> bool:

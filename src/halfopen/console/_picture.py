@@ -108,7 +108,9 @@ class Picture:
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        breakers = {key[1]: {**fields, "processes": []} for key, fields in self._of("breaker")}
+        breakers: dict[str, dict[str, Any]] = {
+            key[1]: {**fields, "processes": []} for key, fields in self._of("breaker")
+        }
         for key, fields in self._of("member"):
             if key[1] in breakers:
                 breakers[key[1]]["processes"].append({"id": key[2], **fields})

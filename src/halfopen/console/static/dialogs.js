@@ -58,13 +58,14 @@ export function Dialogs() {
 /** A modal dialog: Esc closes it, and the focus goes back to where it came from. @param {any} props */
 function Modal({ title, wide, children }) {
   const place = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const gone = useRef(false);
   useEffect(() => {
     const dialog = place.current;
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
     if (dialog && !dialog.open) dialog.showModal();
-    return () => { dialog?.close(); if (before?.isConnected) before.focus(); };
+    return () => { gone.current = true; dialog?.close(); if (before?.isConnected) before.focus(); };
   }, []);
-  return html`<dialog ref=${place} class=${wide ? "wide" : ""} aria-labelledby="dialog-title" onClose=${close}><div class="body"><h2 id="dialog-title">${title}</h2>${children}</div></dialog>`;
+  return html`<dialog ref=${place} class=${wide ? "wide" : ""} aria-labelledby="dialog-title" onClose=${() => { if (!gone.current) close(); }}><div class="body"><h2 id="dialog-title">${title}</h2>${children}</div></dialog>`;
 }
 
 function close() { asked.value = null; }

@@ -168,7 +168,9 @@ function First({ b }) {
   tick.value;
   const ill = b.processes.filter((/** @type {any} */ p) => !p.gone && p.left_closed != null && p.state !== "closed");
   if (!ill.length) return null;
+  const worstOne = b.processes.find((/** @type {any} */ p) => p.id === b.worst);
   const first = ill.reduce((/** @type {any} */ x, /** @type {any} */ y) => (y.left_closed < x.left_closed ? y : x));
+  if (worstOne && Math.abs(worstOne.entered - first.left_closed) < 1) return null;
   const [at, calls, failures, slow] = first.opened ?? [];
   const evidence = at == null || Math.abs(at - first.left_closed) > 1 ? "" : failures ? `: ${failures} of the last ${calls} calls had failed` : `: ${slow} of the last ${calls} calls had been slow`;
   return html`<br />Not closed since ${clock(first.left_closed)}, for ${duration(serverNow() - first.left_closed)}${ill.length > 1 ? `, first on ${first.id}` : ""}${evidence}.`;
