@@ -213,3 +213,24 @@ def test_modules_beside_the_caller_can_be_named(tmp_path: Path, monkeypatch: pyt
     result = run("check", "halfopen.toml")
 
     assert 0 == result.exit_code, result.stderr
+
+
+def test_the_gateway_and_its_partners_are_checked_with_the_policies(tmp_path: Path) -> None:
+    path = tmp_path / "halfopen.toml"
+    path.write_text(
+        '[gateway]\nport = 99999\n[breaker.a]\nwindow = "no"\n[partner.x]\nurl = "ftp://x"\n[partner.y]\nurl = "http://y"\n'
+    )
+
+    result = run("check", path)
+
+    lines = [line.split(" ")[0] for line in result.stderr.splitlines()]
+    assert (1, [f"{path}:{number}:" for number in (2, 4, 6)]) == (result.exit_code, sorted(lines))
+
+
+def test_a_file_with_a_gateway_and_no_mistakes_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "halfopen.toml"
+    path.write_text(f'[gateway]\n[partner.x]\nurl = "http://x"\nbreaker = "breaker.a"\n{GOOD}')
+
+    result = run("check", path, "--no-import")
+
+    assert (0, "") == (result.exit_code, result.stderr)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 _HELP = """
-Check a configuration file: halfopen.toml, the same as YAML, or the YAML of resilience4j.
+Check a configuration file: halfopen.toml, the same as YAML, or the YAML of resilience4j; its gateway and partners, too.
 
 Every mistake is printed on standard error, one per line, with file, line and path. Notes on what has no exact twin
 here, and what is unwise about a pipeline, are printed on standard output.
@@ -73,12 +73,10 @@ class Traffic(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
 @guarded
 def check(file: str, explain: bool, traffic: float, strict: bool, imports: bool, as_json: bool, verbose: bool) -> None:
     """Check one file."""
-    from halfopen.config import load
-
     if imports and "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does: the file names modules of the project it lies in
     try:
-        configuration = load(file, imports=imports)
+        configuration = _loaded(file, imports)
     except ConfigError as error:
         if as_json:
             print_json(_plain(file, None, error.mistakes))
@@ -91,6 +89,27 @@ def check(file: str, explain: bool, traffic: float, strict: bool, imports: bool,
     else:
         _print(configuration, unwise, _explained(configuration, traffic) if explain else [])
     sys.exit(FAILED if strict and (unwise or configuration.notes) else 0)
+
+
+def _loaded(file: str, imports: bool) -> Configuration:
+    from halfopen.config import load
+    from halfopen.config.items import Findings
+    from halfopen.config.loading import document
+
+    root, _ = document(file, Findings(file))
+    if root is not None and root.is_table and not {"gateway", "partner"}.isdisjoint(root.value):
+        _check_gateway(file, imports)
+    return load(file, imports=imports)
+
+
+def _check_gateway(file: str, imports: bool) -> None:
+    try:
+        from halfopen.gateway import read
+    except ModuleNotFoundError as missing:
+        words = f"gateway and partners were not checked, that needs {missing.name}; pip install 'halfopen[gateway]'"
+        click.echo(f"halfopen check: {words}", err=True)
+        return
+    read(file, imports=imports)
 
 
 def _unwise(configuration: Configuration) -> list[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from halfopen.config import Configuration
 from halfopen.config.forms import (
     WRONG,
     Form,
@@ -139,23 +140,25 @@ def read(
     path: str | os.PathLike[str],
     *,
     names: Mapping[str, Any] | None = None,
+    imports: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> GatewayConfiguration:
     """
     Read and check a file: its gateway, its partners and its policies.
 
-    Paths in it are relative to its folder.
+    Paths in it are relative to its folder. The arguments are those of `halfopen.config.load`.
 
     Raises:
         ConfigError: Something is wrong; every mistake is named, with path and line.
     """
     findings = Findings(os.fspath(path))
     root, _ = document(path, findings, environment)
-    reader = Reader(findings, names or {})
+    reader = Reader(findings, names or {}, imports)
     tables: Mapping[str, Item] = root.value if root is not None and root.is_table else {}
     settings = _gateway(tables.get("gateway"), reader)
     partners = _partners(tables.get("partner"), reader)
-    _check_policies(path, partners, tables.get("partner"), findings, names, environment)
+    load_policies = partial(load, path, names=names, imports=imports, environment=environment)
+    _check_policies(load_policies, partners, tables.get("partner"), findings)
     if settings is not None and not settings.queue:
         for name, partner in partners.items():
             if partner.store_and_forward:
@@ -218,15 +221,13 @@ def _build(reader: Reader, item: Item, make: Callable[[], T]) -> T | None:
 
 
 def _check_policies(
-    path: str | os.PathLike[str],
+    load_policies: Callable[[], Configuration],
     partners: Mapping[str, PartnerSettings],
     item: Item | None,
     findings: Findings,
-    names: Mapping[str, Any] | None,
-    environment: Mapping[str, str] | None,
 ) -> None:
     try:
-        policies = load(path, names=names, environment=environment)
+        policies = load_policies()
     except ConfigError as error:
         findings.mistakes += [mistake for mistake in error.mistakes if mistake not in findings.mistakes]
         return
