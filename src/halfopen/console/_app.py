@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -139,7 +139,7 @@ class Console:
         body = await _body(request)
         if not self._access.same_site(request):
             return _json({"error": "another origin"}, 403)
-        shown: Any = body["token"] if isinstance(body, dict) and "token" in body else None
+        shown = cast("Mapping[str, Any]", body).get("token") if isinstance(body, dict) else None
         who = self._access.by_token(shown) if isinstance(shown, str) else None
         if who is None or not isinstance(shown, str):
             await asyncio.sleep(0.5)

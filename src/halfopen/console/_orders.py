@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from halfopen.console._channel import ACTIONS, ENDING, Order, carry_out, write_order
@@ -237,7 +237,9 @@ def _mistakes(body: dict[str, Any], name: str, states: Mapping[str, Any], reacha
     action, reason = body["action"], body.get("reason")
     scope: Any = body.get("scope")
     everywhere = scope == "all"
-    if not everywhere and not (isinstance(scope, list) and scope and set(map(str, scope)) <= set(reachable)):
+    if not everywhere and not (
+        isinstance(scope, list) and scope and all(one in reachable for one in cast("Iterable[Any]", scope))
+    ):
         wrong("scope", f'"all", or some of the processes that can be reached: {", ".join(reachable) or "none"}')
     elif everywhere and not reachable:
         wrong("scope", "no channel leads to the processes of this breaker")
@@ -250,7 +252,7 @@ def _mistakes(body: dict[str, Any], name: str, states: Mapping[str, Any], reacha
     if action != "try_now" and everywhere and body.get("typed_name") != name:
         wrong("typed_name", f"type the breaker's name: {name}")
     seen: Any = body.get("seen_epochs")
-    if not isinstance(seen, dict) or not _all_whole(seen):
+    if not isinstance(seen, dict) or not _all_whole(cast("Mapping[str, Any]", seen)):
         wrong("seen_epochs", "the epoch that was seen, for each process of the scope")
     _check_request_id(body, wrong)
     return (422, {"mistakes": found}) if found else None
