@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.core.machine import REACHED, Walk, wanted
 
-WALKS = 2000
+WALKS = 3500
 FLOOR = 100
 """Walks that have to reach each state and each move."""
 
