@@ -122,15 +122,15 @@ def mark(fn: F, wrapper: Callable[..., Any]) -> F:
 _GUARDS = "__halfopen_guards__"
 
 
-def _what_it_guards(fn: Any) -> Any:
-    return getattr(fn, _GUARDS, None)
+def _is_same(one: object, other: object) -> bool:
+    return one is other
 
 
 def _guarded_by_ours(fn: Any) -> Any:
     while True:
-        inner = _what_it_guards(fn)
+        inner: Any = getattr(fn, _GUARDS, None)
         # A stranger's wrapper copies the attributes of what it wraps, this one too; but not what it wraps itself.
-        if not callable(inner) or getattr(fn, "__wrapped__", None) is not inner:
+        if inner is None or not _is_same(inner, getattr(fn, "__wrapped__", None)):
             return fn
         # A bound method stays bound: the methods of two instances are two functions.
         fn = MethodType(inner, fn.__self__) if isinstance(fn, MethodType) else inner
