@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ from halfopen.retry_queue import (
 )
 from halfopen.retry_queue.as2 import Disposition, judge_answer, parse_disposition
 from halfopen.testing import FakeClock
-from tests.retry_queue.support import DELIVERED, Partner, hub
+from tests.retry_queue.support import DELIVERED, LOST, Partner, hub
 from tests.retry_queue.test_running import until
 
 S = MessageState
+ACCEPTED = Report(Verdict.ACCEPTED)
 REPORT = 'multipart/report; report-type=disposition-notification; boundary="b1"'
 SIGNED = 'multipart/signed; micalg=sha-256; protocol="application/pkcs7-signature"; boundary="b0"'
 
@@ -195,6 +197,42 @@ def test_headers_that_cannot_be_read_any_more_are_a_persons_case(store: Store, c
     queue.tick()
 
     assert ([], S.ERROR, 0) == (partner.seen, queue.get("m1").state, queue.get("m1").attempts)
+
+
+def early(queue: RetryQueue, *then: Report) -> Callable[[Delivery], Report]:
+    """Make a partner whose negative receipt comes before its first answer."""
+    answers = list(then)
+
+    def send(delivery: Delivery) -> Report:
+        if len(answers) == len(then):
+            queue.receipt(delivery.message_id, Report(Verdict.REFUSED, "decryption-failed", receipt=b"no"))
+        return answers.pop(0)
+
+    return send
+
+
+def test_a_receipt_that_comes_before_the_answer_counts_once(store: Store, clock: FakeClock) -> None:
+    queue = hub(store, clock)
+    queue.lane("acme", sender=early(queue, ACCEPTED, ACCEPTED))
+    queue.enqueue("acme", b"x", message_id="m1")
+    queue.tick()
+    first = queue.get("m1").state
+
+    queue.retry("m1")
+    queue.tick()
+
+    assert (S.ERROR, S.AWAITING_RECEIPT) == (first, queue.get("m1").state)
+
+
+def test_a_receipt_that_comes_before_a_lost_answer_settles_the_message(store: Store, clock: FakeClock) -> None:
+    queue = hub(store, clock)
+    queue.lane("acme", sender=early(queue, LOST))
+    queue.enqueue("acme", b"x", message_id="m1")
+
+    queue.tick()
+
+    assert (S.ERROR, "decryption-failed") == (queue.get("m1").state, queue.get("m1").last_detail)
+    assert b"no" == queue.proof("m1")
 
 
 # The command line

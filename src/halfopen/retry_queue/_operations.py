@@ -137,11 +137,14 @@ def finish(
     """
     if pace is not None:
         _set_pace(transaction, message.lane, pace)
-    if change.state is MessageState.AWAITING_RECEIPT:
+    answer = change
+    if change.state in (MessageState.AWAITING_RECEIPT, MessageState.UNKNOWN_DELIVERY):
         change = _with_early_receipt(transaction, message, change)
     row = {**_values(message, change, transaction.now), "token": token}
     if dialect.settle(transaction, row, _entry(message, transaction.now, change.what, change.outcome, change.detail)):
         _keep_receipt(transaction, message, change)
+        if change is not answer:
+            transaction.execute("UPDATE payloads SET early = NULL WHERE seq = :seq", {"seq": message.seq})
         return Finished(True, change)
     present = _by_seq(transaction, message.seq)
     if change.state is MessageState.DONE and present.state is not MessageState.DONE:
@@ -174,7 +177,7 @@ def _with_early_receipt(transaction: Transaction, message: Message, change: Chan
     said = json.loads(early[0])
     report = Report(Verdict(said["verdict"]), said["detail"], receipt=early[1])
     waiting = _by_seq(transaction, message.seq)
-    receipt_change = after_receipt(replace(waiting, state=MessageState.AWAITING_RECEIPT), report, transaction.now)
+    receipt_change = after_receipt(replace(waiting, state=change.state), report, transaction.now)
     return receipt_change or change
 
 
