@@ -24,15 +24,16 @@ __all__ = ["Client", "Hub"]
 MOST_PATCHES = 5
 """Patches in a second, at most; a move is told at once while fewer were sent."""
 LOOK = 0.5
-"""Seconds between two looks at what is not closed, so that moves find room among the patches."""
+"""Seconds between two looks at what is on trial, so that moves find room among the patches."""
 SWEEP = 1.0
 """Seconds between two looks at everything."""
 LIVE = 50
-"""Breakers that are not closed and are looked at for every patch."""
+"""Breakers on trial that are looked at between two sweeps."""
 DIRECTORY_EVERY = 0.5
 QUEUES_EVERY = 2.0
 CLIENT_QUEUE = 64
 
+_ON_TRIAL = frozenset({"half_open", "recovering"})
 _ACTION_OF = {state.value: action for action, state in ACTIONS.items()}
 
 
@@ -186,7 +187,7 @@ class Hub:
             return set()
         self._looked = now
         keys = self.picture.keys("breaker")
-        unquiet = [key[1] for key in keys if (self.picture.get(key) or {}).get("state") != "closed"]
+        unquiet = [key[1] for key in keys if (self.picture.get(key) or {}).get("state") in _ON_TRIAL]
         return set(unquiet[:LIVE])
 
     def _look_at(self, name: str, *, remember: bool) -> None:

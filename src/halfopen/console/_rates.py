@@ -67,12 +67,16 @@ class Timeline:
 class _Ring:
     """Points at a fixed distance; each is the mean of the looks in its span."""
 
-    __slots__ = ("_columns", "_count", "_every", "_next", "_size", "_slot", "_sums")
+    __slots__ = ("_columns", "_count", "_every", "_filled", "_next", "_size", "_slot", "_sums")
 
     def __init__(self, every: float, size: int) -> None:
         self._every = every
         self._size = size
-        self._columns = [array("d"), array("f"), array("f"), array("f")]
+        # Whole from the beginning: what a console needs, it needs at once, and no more later.
+        self._columns: list[array[float]] = [
+            array(kind, bytes(width * size)) for kind, width in (("d", 8), ("f", 4), ("f", 4), ("f", 4))
+        ]
+        self._filled = 0
         self._next = 0
         self._slot = -1
         self._sums = [0.0, 0.0, 0.0]
@@ -99,15 +103,14 @@ class _Ring:
         if not self._count[0]:
             return
         for column, value in zip(self._columns, self._point(), strict=True):
-            if len(column) < self._size:
-                column.append(value)
-            else:
-                column[self._next] = value
+            column[self._next] = value
+        self._filled = min(self._filled + 1, self._size)
         self._next = (self._next + 1) % self._size
 
     def points(self, after: float) -> dict[str, list[float | None]]:
-        begin = self._next if len(self._columns[0]) == self._size else 0
+        begin = self._next if self._filled == self._size else 0
         rows = [list(column[begin:]) + list(column[:begin]) for column in self._columns]
+        rows = [row[: self._filled] for row in rows]
         if self._count[0]:
             for row, value in zip(rows, self._point(), strict=True):
                 row.append(value)

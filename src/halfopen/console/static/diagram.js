@@ -81,7 +81,7 @@ function Box({ x, y, w, h, state, lit, sub, tokens, ring, below = [] }) {
 function Tokens({ tokens, x, y, c, ring }) {
   if (tokens.length > MOST_TOKENS) return html`<text x=${x} y=${y + 6} text-anchor="middle" style=${{ fontWeight: 700, fontSize: "17px", fill: `var(--${c})` }}>${tokens.length}</text>
     ${ring && html`<text x=${x} y=${y + 30} text-anchor="middle" class="t2">${soonest(tokens)}</text>`}`;
-  const small = tokens.length > LARGE, perRow = small ? 6 : LARGE;
+  const small = tokens.length > LARGE, perRow = tokens.length > 6 ? Math.ceil(tokens.length / 2) : 6;
   return tokens.map((/** @type {any} */ p, /** @type {number} */ i) => {
     const row = Math.floor(i / perRow), inRow = Math.min(tokens.length - row * perRow, perRow);
     const dx = (i - row * perRow - (inRow - 1) / 2) * (small ? (ring ? 35 : 27) : 52), dy = small ? row * (ring ? 41 : 27) - (ring ? 10 : 4) : 0;

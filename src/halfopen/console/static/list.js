@@ -97,7 +97,7 @@ function move(event) {
 function Ill({ b, selected }) {
   tick.value;
   return html`<a class="row" href=${hrefOf(b.name)} aria-current=${selected ? "true" : undefined}>
-    <b>${b.name}</b><${Badge} state=${b.state} text=${summary(b)} />
+    <b>${b.name}</b><${Badge} state=${b.state} text=${summary(b, true)} />
     <span class="facts"><${Pips} b=${b} /><span>${next(b)}</span><span>${b.state === "disabled" || b.state === "metrics_only" ? rate(b.asked_rate) : `${rate(b.refused_rate).replace("/s", "")} refused/s`}</span></span>
   </a>`;
 }

@@ -44,11 +44,11 @@ export const tone = (state) =>
   ({ closed: "closed", open: "open", half_open: "half", recovering: "recovering", forced_open: "forced" })[state] ?? "off";
 
 /** "4 of 6 open" for a breaker; what the list, the heading and the title of the tab say. @param {any} breaker */
-export function summary(breaker) {
+export function summary(breaker, short = false) {
   const all = breaker.processes;
   const state = breaker.state;
   if (state === "gone") return "Gone";
   const inState = all.filter((/** @type {any} */ one) => !one.gone && one.state === state).length;
   const gone = all.filter((/** @type {any} */ one) => one.gone).length;
-  return all.length > 1 ? `${inState} of ${all.length} ${word(state)}${gone ? `, ${gone} gone` : ""}` : WORDS[state];
+  return all.length > 1 ? `${inState} of ${all.length} ${word(state)}${gone && !short ? `, ${gone} gone` : ""}` : WORDS[state];
 }
