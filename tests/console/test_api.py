@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.routing import Mount
 
 from halfopen import Registry
 from halfopen.console import Identity, Member, app
@@ -458,3 +460,21 @@ def test_a_console_of_nothing_is_refused() -> None:
         app()
     with pytest.raises(ValueError, match="role"):
         Identity("dana", "boss")  # type: ignore[arg-type]
+
+
+async def test_a_console_works_where_it_is_mounted() -> None:
+    console = console_of(shop())
+    outer = Starlette(routes=[Mount("/ops/console", console)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://localhost") as client:
+        redirected = await client.get("/ops/console")
+        page = await client.get("/ops/console/")
+        signed_in = await client.post("/ops/console/api/login", json={"token": "dana-secret"})
+        session = (await client.get("/ops/console/api/session")).json()
+        snapshot = await client.get("/ops/console/api/snapshot")
+        module = await client.get("/ops/console/static/page.js")
+    await console.stop()
+
+    assert ("/ops/console/", 200) == (redirected.headers["location"].partition("localhost")[2], page.status_code)
+    assert "Path=/ops/console/" in signed_in.headers["set-cookie"]
+    assert "dana" == session["who"]
+    assert [200, 200] == [snapshot.status_code, module.status_code]

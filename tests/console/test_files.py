@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,16 @@ def test_every_pair_of_colours_that_carries_text_can_be_read(dark: bool) -> None
     weak = {pair: round(contrast(colour[pair[0]], colour[pair[1]]), 2) for pair in pairs}
 
     assert {} == {pair: ratio for pair, ratio in weak.items() if ratio < 4.5}
+
+
+def test_every_file_of_the_page_is_under_version_control_and_so_in_the_wheel() -> None:
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists() or root not in STATIC.parents:
+        pytest.skip("this is no checkout")
+    listed_files = subprocess.run(
+        ["git", "ls-files", "-z", "src/halfopen/console/static"], cwd=root, capture_output=True, check=True
+    ).stdout.decode()
+
+    there = {path.relative_to(root).as_posix() for path in STATIC.rglob("*") if path.is_file()}
+
+    assert there == {name for name in listed_files.split("\0") if name}
