@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from halfopen import Registry
-from tests.gateway.support import Partner, Reply, ask, raw
+from halfopen.gateway import Gateway, GatewaySettings, PartnerSettings
+from tests.gateway.support import Got, Partner, Reply, ask, gateway_serving, hang, raw, until
 from tests.gateway.test_limits import status_and_kind
 
 HEAD = b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -108,3 +109,19 @@ def test_a_dot_in_a_name_passes(partner: Partner, serving: Callable[..., int]) -
     statuses: list[Any] = [ask(serving(), f"/to/acme/{name}", b"x").status for name in ("a..b", "..a", ".well-known/x")]
 
     assert [200, 200, 200] == statuses
+
+
+def test_who_outlasts_the_drain_is_told_that_nobody_knows(partner: Partner, registry: Registry) -> None:
+    settings = GatewaySettings(port=0, drain=1.0)
+    gateway = Gateway(settings, {"acme": PartnerSettings(name="acme", url=partner.url)}, registry)
+    partner.answer = lambda seen: Reply(act=hang)
+    got: list[Got] = []
+
+    with gateway_serving(gateway) as port:
+        program = Thread(target=lambda: got.append(ask(port, "/to/acme/x", b"hi")))
+        program.start()
+        assert until(lambda: len(partner.seen) == 1)
+    program.join(10)
+
+    assert (503, "ending", "unknown") == (got[0].status, got[0].kind, got[0].json["delivery"])
+    assert 0 == registry.circuit_breaker("acme").snapshot().failures

@@ -41,6 +41,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # Also as %2e, or with parameters, which some servers take away first: what stands below a partner's URL must not climb
 # out of it.
 _DOTS = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:$|/|\\|;|%2f|%5c|%3b)", re.IGNORECASE)
+_ENDING = Problem(503, "ending", "the gateway ended before the answer came", {"delivery": "unknown"}, 1.0)
 _ODD = re.compile(rb"[^\x21-\x7e]")
 
 
@@ -73,6 +74,8 @@ class Forwarding:
             await self._run(made, connection, send)
         except asyncio.CancelledError:
             if not gone or task.uncancel():
+                if connection.silent:
+                    await _ENDING.send(send)
                 raise
         finally:
             connection.on_lost = None

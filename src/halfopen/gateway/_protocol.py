@@ -74,6 +74,11 @@ class Connection(HttpToolsProtocol):
             self._running.disconnected = True
         self.transport.close()
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing of the present answer has gone out."""
+        return self._running is not None and not self._running.response_started
+
     def _leave(self) -> None:
         """End the exchange in progress: nobody waits for its answer."""
         running, lost = self._running, self.on_lost
