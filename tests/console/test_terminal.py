@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from halfopen.cli import main
+from halfopen.cli._shown import duration
 from halfopen.cli.order import seconds_until
 from halfopen.cli.watch import Picture
 from halfopen.console import Member
@@ -99,6 +100,17 @@ def test_an_order_without_a_token_is_refused() -> None:
 
     assert 1 == code
     assert "identity" in output
+
+
+def test_an_order_without_a_reason_is_bad_input() -> None:
+    code, output = run("order", "force-open", NAME, "--token", "dana-secret")
+
+    assert 2 == code
+    assert "--reason" in output
+
+
+def test_seconds_are_never_sixty() -> None:
+    assert ["59 min 59 s", "1 h 00 min", "89 s", "0 s"] == [duration(s) for s in (3599.9, 3600.2, 89.9, -3.0)]
 
 
 def test_an_order_to_nobody_is_bad_input() -> None:

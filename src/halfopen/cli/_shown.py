@@ -28,11 +28,12 @@ _ORDER = list(STATES)
 
 def duration(seconds: float) -> str:
     """Return seconds as people read them."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+    whole = max(int(seconds), 0)
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def header(snapshot: dict[str, Any], note: str = "") -> Text:

@@ -71,9 +71,7 @@ def _command(name: str, action: str, help_text: str, *, ends: bool = False, wait
         command = click.option("--until", default=None, help="How long until the next trial; default its backoff.")(
             command
         )
-    command = click.option("--reason", required=action != "try_now", default=None, help="Why; kept in the audit log.")(
-        command
-    )
+    command = click.option("--reason", required=action != "try_now", help="Why; kept in the audit log.")(command)
     command = click.option("--process", "processes", multiple=True, help="Only there; default everywhere.")(command)
     command = console_options(command)
     command = click.option("--url", default=DEFAULT_URL, envvar="HALFOPEN_CONSOLE", show_default=True)(command)
