@@ -49,7 +49,7 @@ function Rounds({ b, moves }) {
   const title = since === Infinity ? "Trial calls of the last rounds" : "Trial calls since it opened, all processes";
   return html`<div><div class="line"><span>${title}</span><b>${flat.length ? `${good} of ${flat.length} succeeded` : "none yet"}</b></div>
     <div class="rounds">${columns.length > 0 && html`<svg width=${columns.length * 17} height=${high * 16 + 2} role="img" aria-label=${`${good} of ${flat.length} trial calls succeeded in ${columns.length} rounds`}>
-      ${columns.map((column, i) => column.slice(0, high).map((kind, j) => html`<g transform="translate(${i * 17} ${(high - 1 - j) * 16})"><${Trial} kind=${kind} /></g>`))}</svg>
+      ${columns.map((column, i) => column.slice(0, high).map((/** @type {string} */ kind, /** @type {number} */ j) => html`<g transform="translate(${i * 17} ${(high - 1 - j) * 16})"><${Trial} kind=${kind} /></g>`))}</svg>
       <span class="key"><span><svg width="12" height="12" aria-hidden="true"><circle cx="6" cy="6" r="5.6" fill="var(--closed)" /></svg> ok</span><span><svg width="12" height="12" aria-hidden="true"><circle cx="6" cy="6" r="5.6" fill="var(--half)" /></svg> ok but slow</span><span><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2" fill="var(--open)" /></svg> failed</span></span>`}</div>
     <p class="key">Each column is one half-open period; newest at the right.</p></div>`;
 }
@@ -80,6 +80,6 @@ function Buckets({ worst, buckets, frozen, s }) {
   const top = Math.max(1, ...buckets.map((/** @type {number[]} */ b) => b[0]));
   return html`<div><div class="line"><span>Window of ${worst.id}, ${s.window_seconds} s, calls in steps${frozen}</span></div>
     <svg class="bar" viewBox=${`0 0 ${Math.max(buckets.length, 1) * 10} 40`} preserveAspectRatio="none" height="40" role="img" aria-label=${`${buckets.length} steps of time`} style=${{ height: "40px" }}>
-      ${buckets.map(([calls, failures]) => [calls, failures]).map(([calls, failures], i) => html`<rect x=${i * 10 + 0.5} width="9" y=${40 - (40 * calls) / top} height=${(40 * calls) / top} fill="var(--closed)" opacity=".45" /><rect x=${i * 10 + 0.5} width="9" y=${40 - (40 * failures) / top} height=${(40 * failures) / top} fill="var(--open)" />`)}</svg>
+      ${buckets.map((/** @type {number[]} */ [calls, failures], /** @type {number} */ i) => html`<rect x=${i * 10 + 0.5} width="9" y=${40 - (40 * calls) / top} height=${(40 * calls) / top} fill="var(--closed)" opacity=".45" /><rect x=${i * 10 + 0.5} width="9" y=${40 - (40 * failures) / top} height=${(40 * failures) / top} fill="var(--open)" />`)}</svg>
     <div class="key"><span><i class="k-ok" />calls</span><span><i class="k-f" />failed</span></div></div>`;
 }
