@@ -17,6 +17,8 @@ from starlette.routing import Mount
 from halfopen import Registry
 from halfopen.console import Identity, Member, app
 from halfopen.console._audit import AuditLog
+from halfopen.console._sources import RunDirectory
+from halfopen.instrumentation.workers import Workers
 from tests.console.support import Operator, audit_lines, console_of, fail, shop, until_async
 
 pytestmark = pytest.mark.anyio
@@ -445,6 +447,45 @@ async def test_a_process_that_vanished_stays_listed_as_gone(tmp_path: Path) -> N
 
     assert "gone" == document["breakers"][0]["state"]
     assert 422 == answer.status_code
+
+
+async def test_a_worker_that_only_publishes_metrics_is_seen_and_not_steered(tmp_path: Path) -> None:
+    registry = shop()
+    fail(registry.circuit_breaker(NAME))
+    workers = Workers(registry, tmp_path)
+    workers.publish()
+    async with operating(None, run_directory=tmp_path) as dana:
+        document = await dana.snapshot()
+        answer = await dana.order(NAME, "reset")
+        member = Member(shop(), tmp_path, name="web", worker=workers.worker)
+        member.start()
+
+        async def seen() -> Any:
+            processes = [each["id"] for each in (await dana.snapshot())["processes"]]
+            return processes if "web-0" in processes else None
+
+        await until_async(seen)
+        states = {each["id"]: each["gone"] for each in (await dana.snapshot())["processes"]}
+        member.stop()
+    workers.stop()
+
+    assert [("worker-0", None)] == [(each["id"], each["channel"]) for each in document["processes"]]
+    assert "open" == document["breakers"][0]["state"]
+    assert "failure rate" in document["breakers"][0]["why"]
+    assert 422 == answer.status_code
+    assert states["web-0"] is False
+
+
+def test_a_slot_is_one_process_whoever_saw_it_first(tmp_path: Path) -> None:
+    registry = shop()
+    workers = Workers(registry, tmp_path, worker=0)
+    directory = RunDirectory(tmp_path)
+    workers.publish()
+    first = [report.id for report in directory.read()]
+    Member(registry, tmp_path, name="web", worker=0).publish()
+
+    assert (["worker-0"], ["web-0"]) == (first, [report.id for report in directory.read()])
+    workers.stop()
 
 
 def test_the_audit_log_keeps_strangers_out(tmp_path: Path) -> None:

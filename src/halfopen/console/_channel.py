@@ -119,8 +119,8 @@ class Member:
 
     def start(self) -> None:
         """Publish now and then at every interval, and obey."""
+        self.publish()  # first, or the console would take this process for one that only publishes metrics
         self._workers.start()
-        self.publish()
         self._ticker.start()
 
     def stop(self) -> None:

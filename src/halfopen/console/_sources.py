@@ -98,7 +98,10 @@ class RunDirectory:
     def read(self) -> list[Report]:
         """Return what each process has published last."""
         now = time.time()
-        fresh = {report.id: report for report in self._fresh(now)}
+        members = {data["slot"]: data for data in read_members(self.directory)}
+        fresh = {report.id: report for report in self._fresh(members, now)}
+        for slot in members:
+            self._last.pop(f"worker-{slot}", None)
         for name, (at, report) in list(self._last.items()):
             if name not in fresh and now - at < self._remember:
                 report.gone, report.age, report.channel = True, now - at, None
@@ -106,8 +109,7 @@ class RunDirectory:
         self._last = {name: (now - report.age, report) for name, report in fresh.items()}
         return [fresh[name] for name in sorted(fresh)]
 
-    def _fresh(self, now: float) -> Iterable[Report]:
-        members = {data["slot"]: data for data in read_members(self.directory)}
+    def _fresh(self, members: dict[int, dict[str, Any]], now: float) -> Iterable[Report]:
         for data in members.values():
             gone = now - data["at"] > _MISSED * data["interval"] + 1.0
             channel = None if gone else "directory"
