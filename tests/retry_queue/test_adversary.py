@@ -22,6 +22,7 @@ from halfopen.retry_queue import (
     RetryQueue,
     Selection,
     Store,
+    StoreUnavailableError,
     Verdict,
 )
 from halfopen.retry_queue.as2 import Disposition, judge_answer, parse_disposition
@@ -233,6 +234,30 @@ def test_a_receipt_that_comes_before_a_lost_answer_settles_the_message(store: St
 
     assert (S.ERROR, "decryption-failed") == (queue.get("m1").state, queue.get("m1").last_detail)
     assert b"no" == queue.proof("m1")
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_taken_away_accepts_nothing_until_it_is_back(tmp_path: Path, replaced: bool) -> None:
+    path, away = tmp_path / "queue.db", tmp_path / "away.db"
+    if replaced:
+        RetryQueue(tmp_path / "other.db").close()
+    with RetryQueue(path) as queue:
+        queue.lane("acme", sender=Partner())
+        queue.enqueue("acme", b"x", message_id="m1")
+        path.rename(away)
+        if replaced:
+            (tmp_path / "other.db").rename(path)
+
+        with pytest.raises(StoreUnavailableError, match="removed or replaced"):
+            queue.enqueue("acme", b"x", message_id="m2")
+        assert 0 == queue.tick()
+        with pytest.raises(StoreUnavailableError, match="removed or replaced"):
+            queue.get("m1")
+        assert replaced is path.exists()
+
+        away.rename(path)
+        assert 1 == queue.tick()
+        assert S.DONE is queue.get("m1").state
 
 
 # The command line

@@ -91,6 +91,7 @@ class SqliteStore(Store):
 
     def _open(self) -> None:
         self._pid = os.getpid()
+        self._file: tuple[int, int] | None = None
         self._lanes: set[str] = set()  # those whose row is committed
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
@@ -98,11 +99,25 @@ class SqliteStore(Store):
             writer = self._connect_writer()
             writer.create()
             writer.close()
+            self._file = self._present()
         except sqlite3.Error as error:
             raise StoreUnavailableError(f"{self.path}: {error}") from error
         self._commits = GroupCommit(self._connect_writer, self._unavailable, name="sqlite-writer")
 
+    def _present(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        # SQLite would go on in a file that has no name any more, and lose all of it in the end.
+        if self._file is not None and self._present() != self._file:
+            raise StoreUnavailableError(f"{self.path}: the file was removed or replaced while it was in use")
+
     def _connect(self) -> sqlite3.Connection:
+        self._check_file()
         connection = sqlite3.connect(
             self.path,
             timeout=self._busy_timeout,
@@ -122,7 +137,7 @@ class SqliteStore(Store):
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -32000")
-        return _Writer(connection, self._clock)
+        return _Writer(connection, self._clock, self._check_file)
 
     def _insert(self, transaction: Transaction, values: dict[str, Any]) -> int | None:
         if values["lane"] not in self._lanes:
@@ -142,6 +157,7 @@ class SqliteStore(Store):
 
     def read(self, operation: Callable[[Reader], T]) -> T:
         self._after_fork()
+        self._check_file()
         with self._readers_lock:
             connection = self._readers.pop() if self._readers else None
         try:
@@ -193,6 +209,8 @@ class SqliteStore(Store):
                 self._readers.pop().close()
 
     def _unavailable(self, error: Exception) -> StoreUnavailableError | None:
+        if isinstance(error, StoreUnavailableError):
+            return error
         # Full, read-only, locked, damaged, I/O error: none is the operation's fault.
         code = getattr(error, "sqlite_errorcode", None)
         if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _STORE_FAULTS:
@@ -221,9 +239,10 @@ class _Cursor:
 
 
 class _Writer:
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, check: Callable[[], None]) -> None:
         self._connection = connection
         self._clock = clock
+        self._check = check
 
     def create(self) -> None:
         present = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'payload_files'").fetchone()
@@ -232,6 +251,7 @@ class _Writer:
         _sql.check_version(self._connection.execute(_sql.WHICH_VERSION).fetchall())
 
     def begin(self) -> Transaction:
+        self._check()
         self._connection.execute("BEGIN IMMEDIATE")
         return _Cursor(self._connection, self._clock)
 
