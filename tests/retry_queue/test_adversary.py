@@ -100,6 +100,13 @@ def test_an_empty_message_id_is_none(store: Store, clock: FakeClock) -> None:
     assert [("AS2-To", "ACME"), ("Message-ID", accepted.message_id)] == queue.headers(accepted.message_id)
 
 
+def test_a_message_has_one_identity(store: Store, clock: FakeClock) -> None:
+    queue = hub(store, clock)
+
+    with pytest.raises(ValueError, match="more than one Message-ID"):
+        queue.enqueue("acme", b"x", headers=[("Message-ID", "<a>"), ("message-id", "<b>")])
+
+
 @pytest.mark.parametrize("headers", [{"": "x"}, {"a: b": "x"}, {"a b": "x"}, {"a": "\ud800"}])
 def test_a_header_that_no_client_can_send_is_refused_at_enqueue(
     store: Store, clock: FakeClock, headers: dict[str, str]

@@ -124,6 +124,8 @@ def _headers(headers: HeaderSource, message_id: str | None) -> tuple[list[tuple[
     # An empty ID is none: the partner could not know the message again.
     listed = [(name, value) for name, value in listed if name.lower() != _MESSAGE_ID or value.strip()]
     given = message_id_in(listed)
+    if sum(name.lower() == _MESSAGE_ID for name, _ in listed) > 1:
+        raise ValueError("the headers have more than one Message-ID")
     if message_id is not None and given is not None and message_id != given:
         raise ValueError(f"message_id is {message_id!r}, but the headers say {given!r}")
     identity = message_id or given or new_message_id()
