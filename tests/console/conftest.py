@@ -15,7 +15,8 @@ FLAGS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+# Not for the session: playwright keeps an event loop running in this thread, and other modules run theirs.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Return a running browser, or skip."""
     playwright = pytest.importorskip("playwright.sync_api")
