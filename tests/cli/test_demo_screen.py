@@ -80,11 +80,20 @@ def test_the_picture_shows_what_became_of_each_trial_call() -> None:
     assert "trial calls ✓ ◐ ○" in text
 
 
-def test_the_picture_fits_a_small_terminal() -> None:
-    lines = drawn(scene(), width=80, height=24).splitlines()
+def test_the_picture_names_the_console_as_long_as_there_is_one() -> None:
+    url = "http://127.0.0.1:8765/"
+
+    assert url in drawn(scene(console=url))
+    assert "console" not in drawn(scene())
+
+
+@pytest.mark.parametrize("console", ["", "http://127.0.0.1:8765/"])
+def test_the_picture_fits_a_small_terminal(console: str) -> None:
+    lines = drawn(scene(console=console), width=80, height=24).splitlines()
 
     assert len(lines) <= 24
     assert "…" not in "".join(lines[:-1])
+    assert console in lines[0]
 
 
 def test_plain_lines_say_each_sentence_once() -> None:

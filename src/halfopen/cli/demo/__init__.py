@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +24,7 @@ A partner (a process of its own) takes AS2 messages. At 0:50 it turns to 503; wh
 if it gets more than a few requests at once. Programs (threads and tasks) post to halfopen's gateway, a process as well,
 which keeps in a retry queue on disk what the partner cannot take. Its circuit breaker opens at 50 % of 20 calls, waits
 30 s and twice as long after each failed trial, and closes after 3 trial calls. The same day is played by a hub with no
-breaker and with a naive two-state breaker. Six minutes pass in about 40 s.
+breaker and with a naive two-state breaker. Six minutes pass in about 40 s. The gateway's console shows it as well.
 
 \b
 Own messages, own partner:
@@ -82,6 +84,8 @@ class _Refused(_GoneWrong):
     metavar="SECONDS",
     help="Kill the gateway (kill -9) after so many seconds of yours, and start it again. May be given several times.",
 )
+@click.option("--console/--no-console", default=None, help="Serve the gateway's console.  [default: yes]")
+@click.option("--stay", is_flag=True, help="Keep the gateway and its console running after the summary, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON; the story goes to standard error.")
 @click.option(
     "--sabotage",
@@ -97,8 +101,12 @@ def demo(as_json: bool, plain: bool, **chosen: Any) -> None:
         utf8(stream)
     screen = screen_for(sys.stderr if as_json else sys.stdout, plain=plain or as_json)
     try:
-        options = _options(**chosen)
-        ending = perform(options, screen)
+        with ExitStack() as processes:
+            options = _options(**chosen)
+            ending = perform(options, screen, processes)
+            code = _report(options, ending, as_json=as_json)
+            if options.stay and not ending.interrupted:
+                _stay(ending, aside=as_json)
     except BadInput as error:
         raise _Refused(str(error)) from None
     except Broken as error:
@@ -106,13 +114,13 @@ def demo(as_json: bool, plain: bool, **chosen: Any) -> None:
     except KeyboardInterrupt:
         click.echo("halfopen demo: interrupted", err=True)
         raise SystemExit(130) from None
-    raise SystemExit(_report(options, ending, as_json=as_json))
+    raise SystemExit(code)
 
 
 def _options(
     *, realtime: bool, speed: float | None, seed: int, port: int, partner: str | None, directory: Path | None,
     count: int | None, compare: bool, sabotage: str | None, hub: str | None, db: Path | None,
-    kill_at: tuple[float, ...],
+    kill_at: tuple[float, ...], console: bool | None, stay: bool,
 ) -> Any:  # fmt: skip
     from halfopen.cli.demo.stage import Options
 
@@ -134,7 +142,17 @@ def _options(
     return Options(
         hub=hub, db=db, kill_at=kill_at, speed=pace, seed=seed, port=port, partner=partner, directory=directory,
         count=100 if count is None else count, compare=compare, sabotage=sabotage,
+        console=_console(console, hub=hub, partner=partner, stay=stay), stay=stay,
     )  # fmt: skip
+
+
+def _console(wanted: bool | None, *, hub: str, partner: str | None, stay: bool) -> bool:
+    if wanted and partner is not None:
+        raise BadInput("--console is about the demo's story; for a gateway of yours: halfopen console --help")
+    if stay and (hub == "memory" or wanted is False):
+        reason = "it is left out by --no-console" if wanted is False else "the hub in memory has none"
+        raise BadInput(f"--stay keeps the gateway's console, but {reason}")
+    return partner is None and wanted is not False
 
 
 def _hub(hub: str | None, *, partner: str | None, db: Path | None, kill_at: tuple[float, ...], lasts: float) -> str:
@@ -182,4 +200,18 @@ def _notes(options: Any, ending: Any) -> None:
         fate = "and are gone" if options.db is None else f"the gateway's are in {options.db}: the next run sends them"
         click.echo(f"\ninterrupted at {clock_face(ours.now)}; {ours.outstanding:,} messages were not sent, {fate}")
     else:
+        if ending.console and not options.stay:
+            click.echo(f"the console was at {ending.console}; --stay keeps it")
         click.echo("")
+
+
+def _stay(ending: Any, *, aside: bool) -> None:
+    if not ending.console:
+        return
+    click.echo(f"\nthe console stays at {ending.console} until Ctrl-C", err=aside)
+    click.echo(f"to give orders: {ending.orders}", err=aside)
+    try:
+        while True:
+            time.sleep(1.0)
+    except KeyboardInterrupt:
+        click.echo("", err=aside)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from halfopen.cli.demo.child import Child
+from halfopen.cli.demo.console import ConsoleWish
 from halfopen.cli.demo.errors import BadInput, Broken
 from halfopen.cli.demo.story import Pace, Story
 from halfopen.cli.demo.wire import Endpoint, fetch
@@ -113,10 +114,16 @@ class GatewayProcess:
         directory: Where its file and its log are.
         settings: What `configuration` takes, beside the port.
         port: Where it should listen; 0: anywhere, but in the same place after a restart.
+        console: The console that it should serve as well.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any], *, port: int = 0) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, Any], *, port: int = 0, console: ConsoleWish | None = None
+    ) -> None:
         self.lives = 0
+        self.console = ""
+        self.no_console = ""
+        self._wish = console
         self._file = directory / "halfopen.toml"
         self._settings = settings
         self._lock = threading.Lock()
@@ -133,6 +140,8 @@ class GatewayProcess:
         """
         self.lives += 1
         self._file.write_text(configuration(**self._settings, port=self.endpoint.port), encoding="utf-8")
+        if self._wish is not None:
+            self._wish.write(self._file.parent)
         child = Child("halfopen.cli.demo.gateway_child", str(self._file))
         with self._lock:
             self._child = child
@@ -142,6 +151,12 @@ class GatewayProcess:
             raise BadInput(f"the gateway did not start: {hello['error']}")
         port = int(hello["url"].rpartition(":")[2])
         self.endpoint = Endpoint("http", "127.0.0.1", port, f"/to/{LANE}/as2")
+        self._note_console(hello)
+
+    def _note_console(self, hello: Mapping[str, str]) -> None:
+        self.console, self.no_console = hello.get("console", self.console), hello.get("no_console", "")
+        if self._wish is not None and self.console:
+            self._wish = self._wish.at(self.console)
 
     def kill(self) -> None:
         """End it as `kill -9` does: in the middle of whatever it does."""
@@ -160,6 +175,11 @@ class GatewayProcess:
         """Return whether it ended though nobody here ended it."""
         child = self._child
         return child is not None and child.ended
+
+    @property
+    def orders(self) -> str:
+        """Return the link to its console under which orders can be given; empty: there is no console."""
+        return f"{self.console}#token={self._wish.token}" if self._wish is not None and self.console else ""
 
     @property
     def receipts(self) -> str:

@@ -44,6 +44,7 @@ class GatewayPlay:
         kill_at: When to kill the gateway, in seconds of the watch.
         left: Messages that are in the gateway's queue already, with their digests.
         repeat: Send one message twice, to see that the promises notice.
+        stays: Leave the gateway running when the story is over.
     """
 
     variant = Variant.HALFOPEN
@@ -52,6 +53,7 @@ class GatewayPlay:
         self, gateway: GatewayProcess, partner: PartnerProcess, arriving: Iterator[Message], story: Story, pace: Pace,
         *, moved: Callable[[halfopen.CircuitTransitioned], None], said: Callable[[float, str], None],
         kill_at: Sequence[float] = (), left: Mapping[str, str] | None = None, repeat: bool = False,
+        stays: bool = False,
     ) -> None:  # fmt: skip
         arriving = as2_messages(arriving, story, gateway.receipts)
         self.hub = Programs(gateway.endpoint, arriving, story, pace, repeat=repeat)
@@ -59,6 +61,7 @@ class GatewayPlay:
         self.moves: list[tuple[float, str]] = []
         self._left = len(left or {})
         self._gateway = gateway
+        self._stays = stays
         self._partner = partner
         self._story = story
         self._pace = pace
@@ -121,7 +124,8 @@ class GatewayPlay:
             self.hub.stop()
             self._ask_gateway()
             self._last = self._balance()
-            self._gateway.kill()
+            if not self._stays:
+                self._gateway.kill()
         return self._last
 
     def give_up(self) -> Account:

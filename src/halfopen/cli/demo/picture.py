@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -30,8 +31,13 @@ _KEPT_UNIT = 10
 
 def picture(scene: Scene, height: int) -> RenderableType:
     """Draw *scene* for a terminal of *height* lines."""
-    parts: list[RenderableType] = [_header(scene), _circuit(scene), _variants(scene)]
     room = height - _CHROME - len(scene.others)
+    parts: list[RenderableType] = [_header(scene), _circuit(scene), _variants(scene)]
+    if scene.console and room > 1:
+        parts.insert(1, _console(scene.console))
+        room -= 1
+    elif scene.console:
+        parts[0] = _header(replace(scene, title=scene.console))
     if room > 0:
         parts.append(_story(scene, room))
     return Group(*parts)
@@ -45,6 +51,10 @@ def _header(scene: Scene) -> Text:
     if scene.speed != 1:
         text.append(f"  at ×{scene.speed:g} speed", style="dim")
     return text
+
+
+def _console(url: str) -> Text:
+    return Text(" console  ", style="dim").append(url, style=f"link {url}")
 
 
 def _circuit(scene: Scene) -> Panel:

@@ -59,6 +59,7 @@ class Scene:
         next_trial: Seconds until the next trial call, while open.
         wait: How long the circuit stays open this time, or was the last time.
         others: The comparisons: their titles and latest accounts.
+        console: URL of the console, if there is one.
     """
 
     title: str
@@ -77,6 +78,7 @@ class Scene:
     account: Account
     others: tuple[tuple[str, Account | None], ...]
     lines: tuple[Line, ...]
+    console: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +114,14 @@ class Camera:
         circuit: Says what the breaker is like at the moment.
         story: Window and limits.
         pace: How fast the story passes.
+        console: URL of the console.
     """
 
-    def __init__(self, title: str, circuit: Callable[[], Circuit], story: Story, pace: Pace) -> None:
+    def __init__(
+        self, title: str, circuit: Callable[[], Circuit], story: Story, pace: Pace, *, console: str = ""
+    ) -> None:
         self._title = title
+        self._console = console
         self._circuit = circuit
         self._story = story
         self._pace = pace
@@ -150,4 +156,5 @@ class Camera:
             account=account,
             others=others,
             lines=tuple(lines),
+            console=self._console,
         )

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import halfopen
 from halfopen.cli.demo.account import Account
 from halfopen.cli.demo.child import PartnerProcess
+from halfopen.cli.demo.console import ConsoleWish
 from halfopen.cli.demo.errors import Broken
 from halfopen.cli.demo.gateway import GatewayProcess, carried_over
 from halfopen.cli.demo.gateway_play import GatewayPlay
@@ -46,6 +47,8 @@ class Options:
         hub: ``gateway``, or ``memory``: the hub of the comparisons, which keeps its messages in memory.
         db: The gateway's queue; None: in a temporary folder.
         kill_at: When to kill the gateway, in seconds of the watch.
+        console: Serve the gateway's console.
+        stay: Leave the partner, the gateway and its console running until the caller's cleanup.
     """
 
     speed: float
@@ -59,6 +62,8 @@ class Options:
     hub: str = "memory"
     db: Path | None = None
     kill_at: tuple[float, ...] = ()
+    console: bool = False
+    stay: bool = False
 
     @property
     def story(self) -> Story:
@@ -70,10 +75,20 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How it ended: the accounts, halfopen's last, and whether somebody broke it off."""
+    """
+    How it ended.
+
+    Attributes:
+        accounts: halfopen's is the last.
+        interrupted: Whether somebody broke it off.
+        console: URL of the console; empty: there was none.
+        orders: The link to it that lets its reader give orders.
+    """
 
     accounts: tuple[Account, ...]
     interrupted: bool
+    console: str = ""
+    orders: str = ""
 
     @property
     def ours(self) -> Account:
@@ -86,33 +101,39 @@ class Ending:
         return self.accounts[:-1]
 
 
-def perform(options: Options, screen: Screen) -> Ending:
+def perform(options: Options, screen: Screen, cleanup: ExitStack) -> Ending:
     """
     Play the story, or send to a real partner; Ctrl-C ends it at once.
+
+    Args:
+        options: What to play.
+        screen: Where to show it.
+        cleanup: Ends every process of the demo when it is closed.
 
     Raises:
         BadInput: It cannot begin.
         Broken: A process of the demo has gone.
     """
-    with ExitStack() as cleanup:
-        show = _Show(options, cleanup)
-        interrupted = False
-        try:
-            show.run(screen)
-        except KeyboardInterrupt:
-            interrupted = True
-        return show.end(interrupted)
+    show = _Show(options, cleanup)
+    interrupted = False
+    try:
+        show.run(screen)
+    except KeyboardInterrupt:
+        interrupted = True
+    return show.end(interrupted)
 
 
 class _Show:
     def __init__(self, options: Options, cleanup: ExitStack) -> None:
         self._story, self._pace = options.story, Pace(options.speed)
         self._narrator = Narrator(self._story, self._pace)
+        self._gateway: GatewayProcess | None = None
         arriving = _arriving(options)
         partner, endpoint = _partner(options, cleanup)
         circuit = self._play_of(options, arriving, partner, endpoint, cleanup)
         title = str(endpoint) if partner is None else "a partner's bad day"
-        self._camera = Camera(title, circuit, self._story, self._pace)
+        console = "" if self._gateway is None else self._gateway.console
+        self._camera = Camera(title, circuit, self._story, self._pace, console=console)
         self._comparisons = _comparisons(options, cleanup)
         cleanup.callback(self._play.hub.stop)
 
@@ -125,6 +146,8 @@ class _Show:
             play = self._gateway_play(options, arriving, partner, cleanup)
             self._play = play
             return play.circuit
+        if options.console:
+            self._narrator.say(0.0, "no console: it is the gateway's, and --hub memory has none")
         breaker = breaker_of(self._story, self._pace, options.seed)
         self._play = memory = Play(
             Variant.HALFOPEN, breaker, endpoint, arriving, self._story, self._pace,
@@ -141,11 +164,17 @@ class _Show:
         db = options.db or folder / "hub.db"
         left, port = carried_over(db)
         settings = {"story": self._story, "pace": self._pace, "partner": partner.endpoint, "db": db}
-        gateway = GatewayProcess(folder, settings, port=port)
+        wish = ConsoleWish.new() if options.console else None
+        self._gateway = gateway = GatewayProcess(folder, settings, port=port, console=wish)
         cleanup.callback(gateway.kill)
+        if gateway.console:
+            self._narrator.say(0.0, f"watch it on the console: {gateway.console}")
+        elif gateway.no_console:
+            self._narrator.say(0.0, f"no console: {gateway.no_console}")
         return GatewayPlay(
             gateway, partner, arriving, self._story, self._pace, moved=self._moved, said=self._narrator.say,
             kill_at=options.kill_at, left=left, repeat=options.sabotage == "repeat",
+            stays=options.stay,
         )  # fmt: skip
 
     def run(self, screen: Screen) -> None:
@@ -165,7 +194,9 @@ class _Show:
         others = [account for comparison in self._comparisons if (account := comparison.look()) is not None]
         if not interrupted and sum(account.final for account in others) < len(self._comparisons):
             raise Broken("a story without halfopen ended in the middle; run the demo again, or --no-compare")
-        return Ending((*others, ours), interrupted)
+        gateway = self._gateway
+        console, orders = ("", "") if gateway is None else (gateway.console, gateway.orders)
+        return Ending((*others, ours), interrupted, console, orders)
 
     def _frame(self, screen: Screen) -> None:
         if self._play.over:

@@ -1,0 +1,188 @@
+"""A whole outage of the demo, watched on its console: first failure, half-open rounds, recovery, drained queue."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.console.support import until
+
+COMMAND = [sys.executable, "-m", "halfopen.cli", "demo", "--no-compare", "--plain"]
+WAITING = ("ready", "delayed", "in_flight", "awaiting")
+
+
+class Demo:
+    """A running demo, and what it has printed."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )  # fmt: skip
+        self.lines: Queue[str] = Queue()
+        self.said = ""
+        Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line)
+
+    def until_it_says(self, words: str) -> str:
+        """Return the first line with *words* from now on."""
+        while True:
+            line = self.lines.get(timeout=40)
+            self.said += line
+            if words in line:
+                return line
+
+    def interrupt(self) -> tuple[int, str]:
+        """Press Ctrl-C; return the exit code and the complaints."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(20)
+        assert self.process.stderr is not None
+        return self.process.returncode, self.process.stderr.read()
+
+
+@contextmanager
+def demo(*arguments: str) -> Iterator[Demo]:
+    running = Demo(*arguments)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+        for pipe in (running.process.stdout, running.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def url_in(line: str) -> str:
+    found = re.search(r"http://127\.0\.0\.1:\d+", line)
+    assert found is not None
+    return found[0]
+
+
+def waiting(snapshot: dict[str, Any]) -> int:
+    (queue,) = snapshot["queues"]
+    return sum(queue[state] for state in WAITING) if queue["up"] else -1
+
+
+def moves(url: str) -> list[str]:
+    told = httpx.get(f"{url}/api/breakers/partner").json()
+    return [new for _, _, new, *_ in told["moves"]["gateway"]]
+
+
+@pytest.mark.slow
+def test_the_snapshots_show_the_story_and_the_console_stays_until_ctrl_c() -> None:
+    with demo("--speed", "25", "--stay") as running:
+        url = url_in(running.until_it_says("watch it on the console"))
+        states: list[str] = []
+        most = 0
+        while not states or states[-1] != "closed" or len(states) < 3:
+            snapshot = httpx.get(f"{url}/api/snapshot").json()
+            (breaker,) = snapshot["breakers"]
+            states += [breaker["state"]] if states[-1:] != [breaker["state"]] else []
+            most = max(most, waiting(snapshot))
+            time.sleep(0.02)
+        assert url == url_in(running.until_it_says("the console stays at"))
+        until(lambda: 0 == waiting(httpx.get(f"{url}/api/snapshot").json()))
+        told = moves(url)
+        code, complaints = running.interrupt()
+
+    assert ["closed", "open"] == states[:2]
+    assert most > 50
+    assert ["open", "half_open"] == told[:2]
+    assert ["half_open", "closed"] == told[-2:]
+    assert (0, "") == (code, complaints)
+    assert "✗ " not in running.said
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.timeout(120)
+def test_the_page_shows_the_story_from_the_first_failure_to_the_drained_queue(open_page: Any) -> None:
+    with demo("--speed", "10", "--stay") as running:
+        url = url_in(running.until_it_says("watch it on the console"))
+        page = open_page(url, token=None)
+        titles, end = [page.title()], time.monotonic() + 60
+        while not (titles[-1].startswith("all closed") and any(each.startswith("partner") for each in titles)):
+            assert time.monotonic() < end, titles
+            page.wait_for_timeout(20)
+            titles += [page.title()] if titles[-1] != page.title() else []
+        running.until_it_says("the console stays at")
+        log = page.get_by_label("Actions and events", exact=True)
+        log.get_by_text("went from half-open to closed: trial succeeded").wait_for()
+        told = log.inner_text()
+        page.get_by_text("waiting 0", exact=True).wait_for()
+        page.get_by_role("row").get_by_text("empty", exact=True).wait_for()
+
+    assert titles[0].startswith("all closed")
+    assert titles[1].startswith("partner open")
+    assert "went from closed to open" in told
+    assert "went from open to half-open" in told
+
+
+@pytest.mark.slow
+def test_a_killed_gateway_brings_its_console_back_to_the_same_url() -> None:
+    with demo("--speed", "40", "--kill-at", "2", "--stay") as running:
+        url = url_in(running.until_it_says("watch it on the console"))
+        running.until_it_says("the gateway is back")
+        snapshot = httpx.get(f"{url}/api/snapshot").json()
+        link = running.until_it_says("to give orders")
+        token = link.rstrip().rpartition("=")[2]
+        who = httpx.get(f"{url}/api/session", headers={"authorization": f"Bearer {token}"}).json()
+
+    assert ["partner"] == [breaker["name"] for breaker in snapshot["breakers"]]
+    assert ("visitor", "operator") == (who["who"], who["role"])
+
+
+def test_without_a_console_the_demo_is_what_it_was() -> None:
+    done = subprocess.run(
+        [*COMMAND, "--speed", "100", "--no-console"], capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "console" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--stay", "--no-console"], "--stay keeps the gateway's console, but it is left out by --no-console"),
+        (["--stay", "--hub", "memory"], "--stay keeps the gateway's console, but the hub in memory has none"),
+        (["--console", "--partner", "http://127.0.0.1:9/"], "--console is about the demo's story"),
+    ],
+)
+def test_bad_input_about_the_console_gets_one_line_and_code_2(arguments: list[str], says: str) -> None:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=50, check=False)
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("halfopen demo: ")
+    assert 1 == len(done.stderr.splitlines())
+    assert says in done.stderr
+
+
+def test_where_the_console_cannot_be_imported_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from halfopen.cli.demo.console import ConsoleWish, serve_console
+    from halfopen.gateway import Gateway, GatewaySettings
+
+    monkeypatch.setitem(sys.modules, "halfopen.console", None)
+
+    told = serve_console(Gateway(GatewaySettings(), {}), tmp_path, ConsoleWish.new())
+
+    assert {"no_console"} == told.keys()
+    assert "it needs halfopen.console; run: pip install" in told["no_console"]
