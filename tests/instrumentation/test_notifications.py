@@ -306,7 +306,12 @@ def test_a_claim_ends_after_a_while(tmp_path: Path) -> None:
 def test_a_forked_child_tells_its_own_moves_and_not_its_parents(tmp_path: Path) -> None:
     registry = Registry()
     target = tmp_path / "told"
-    notifier = Notifier(registry, lambda one: target.open("a").write(one.moves[0].name), group_for=60.0)
+
+    def tell(one: Notification) -> None:
+        with target.open("a") as told:
+            told.write(one.moves[0].name)
+
+    notifier = Notifier(registry, tell, group_for=60.0)
     notifier.start()
     registry.circuit_breaker("parents").trip()
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -39,6 +39,15 @@ _STORE_FAULTS = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
+
+
+@contextlib.contextmanager
+def _closed_unless_well(connection: sqlite3.Connection) -> Generator[None, None, None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 class SqliteStore(Store):
@@ -97,8 +106,10 @@ class SqliteStore(Store):
         self._readers_lock = threading.Lock()
         try:
             writer = self._connect_writer()
-            writer.create()
-            writer.close()
+            try:
+                writer.create()
+            finally:
+                writer.close()
             self._file = self._present()
         except sqlite3.Error as error:
             raise StoreUnavailableError(f"{self.path}: {error}") from error
@@ -125,18 +136,21 @@ class SqliteStore(Store):
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
+        with _closed_unless_well(connection):
+            connection.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
         return connection
 
     def _connect_writer(self) -> _Writer:
         connection = self._connect()
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        if mode != "wal":
-            connection.close()
-            raise StoreUnavailableError(f"{self.path}: no write-ahead log here (journal mode {mode}); use a local disk")
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA cache_size = -32000")
+        with _closed_unless_well(connection):
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreUnavailableError(
+                    f"{self.path}: no write-ahead log here (journal mode {mode}); use a local disk"
+                )
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA cache_size = -32000")
         return _Writer(connection, self._clock, self._check_file)
 
     def _insert(self, transaction: Transaction, values: dict[str, Any]) -> int | None:
