@@ -85,10 +85,10 @@ print(hits)
         "busy_block",
         "adaptive",
         "adaptive_block",
-        # A known fault: in about one run of twenty a caller in the limiter's line is not woken until its own max_wait.
+        # Open: timed out twice so far, cause not found; perhaps a caller in the limiter's line is not woken.
         pytest.param(
             "rate",
-            marks=pytest.mark.xfail(raises=subprocess.TimeoutExpired, strict=False, reason="a wake-up may be lost"),
+            marks=pytest.mark.xfail(raises=subprocess.TimeoutExpired, strict=False, reason="hangs at times"),
         ),
     ],
 )
