@@ -12,6 +12,7 @@ from halfopen._core.states import State
 from halfopen.typing import Classifier
 
 if TYPE_CHECKING:
+    from halfopen._core.recent_calls import RecentCalls
     from halfopen._core.snapshots import Snapshot
 
 __all__ = ["Looking"]
@@ -55,6 +56,22 @@ class Looking(Shell):
         now, wall = self._now(), self._clock.wall()
         with self._lock:
             return take(self._circuit, now, wall, self.tags)
+
+    def recent_calls(self, most: int = 200) -> RecentCalls | None:
+        """
+        Return what the window holds, call by call or bucket by bucket, of a count window at most the last *most* calls.
+
+        A state without a window shows that of the last state that had one; None: there was none.
+        """
+        from halfopen._core.recent_calls import recent_calls
+
+        now = self._now()
+        with self._lock:
+            return recent_calls(self._circuit, now, most)
+
+    def unix_time(self, at: float) -> float:
+        """Return the Unix time of a moment on this breaker's clock, such as the *at* of an event."""
+        return at + self._clock.wall() - self._clock.monotonic()
 
     def explain(self) -> str:
         """Put the last decision and its arithmetic into one sentence, with local times."""

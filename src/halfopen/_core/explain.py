@@ -10,18 +10,24 @@ from halfopen._core.settings import Settings
 from halfopen._core.snapshots import Snapshot
 from halfopen._core.states import Reason, State
 
-__all__ = ["explain"]
+__all__ = ["decision", "explain"]
 
 
 def explain(
     look: Snapshot, settings: Settings, last: CircuitTransitioned | None, clock_time: Callable[[float], str]
 ) -> str:
     """Put the last decision and its arithmetic into one sentence; *clock_time* shows a Unix time."""
-    since = clock_time(look.since)
-    because = "" if last is None else _because(last, settings)
-    sentence = f"{_WORDS[look.state]} since {since}{because}"
     following = _following(look, settings, clock_time)
-    return f"{sentence}; {following}" if following else sentence
+    decided = decision(look, settings, last, clock_time)
+    return f"{decided}; {following}" if following else decided
+
+
+def decision(
+    look: Snapshot, settings: Settings, last: CircuitTransitioned | None, clock_time: Callable[[float], str]
+) -> str:
+    """Return the part of the sentence that stays true until the next move: the state, since when, and why."""
+    because = "" if last is None else _because(last, settings)
+    return f"{_WORDS[look.state]} since {clock_time(look.since)}{because}"
 
 
 _WORDS = {

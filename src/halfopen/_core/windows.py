@@ -9,6 +9,7 @@ that an interrupt between two steps can cost one call but never bends the sums.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from dataclasses import dataclass
@@ -147,6 +148,18 @@ class CountedCalls:
         _, gone_failures, gone_slow, gone_both = self._bad[0][1]
         return (held, failures - gone_failures, slow - gone_slow, both - gone_both)
 
+    def letters(self, most: int) -> str:
+        """Return at most *most* of the last calls, oldest first: ``o`` fine, ``s`` slow, ``f`` failed, ``b`` both."""
+        shown = min(self.window()[0], most)
+        first = self.totals[0] - shown
+        letters = ["o"] * shown
+        bad = list(self._bad or ())
+        for (number, before), (_, after) in itertools.pairwise([*bad, (0, self.totals)]):
+            if number >= first:
+                failed, slow = after[1] > before[1], after[2] > before[2]
+                letters[number - first] = "b" if failed and slow else "f" if failed else "s"
+        return "".join(letters)
+
     def resized(self, size: int) -> CountedCalls:
         """Return a window of another size that holds as many of the last calls as fit."""
         calls, failures, slow, both = self.window()
@@ -224,6 +237,11 @@ class TimedCalls:
         calls, failures, slow, both = self.totals
         gone_calls, gone_failures, gone_slow, gone_both = self._marks[0][1]
         return (calls - gone_calls, failures - gone_failures, slow - gone_slow, both - gone_both)
+
+    def by_bucket(self) -> tuple[Totals, ...]:
+        """Return what each bucket holds, oldest first, as of the last `advance`; empty ones may be missing."""
+        marks = [*(before for _, before in self._marks), self.totals]
+        return tuple(Totals(*_less(after, before)) for before, after in itertools.pairwise(marks))
 
 
 Window = CountedCalls | TimedCalls

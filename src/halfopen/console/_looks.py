@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from halfopen._core.explain import _following, explain
+from halfopen._core.explain import decision
 from halfopen._core.settings import Settings
 from halfopen._core.states import Reason, State
-from halfopen._core.stays import Counting
-from halfopen._core.windows import CountedCalls, CountWindow, TimedCalls
+from halfopen._core.windows import CountWindow
 from halfopen.circuit_breaker import CircuitBreaker
 
 __all__ = ["Looker", "from_published", "settings_of", "window_cells"]
@@ -72,15 +71,13 @@ class Looker:
         if kept is not None and kept[0] == now.epoch and kept[1] is breaker.settings:
             return kept[2]
         moves = breaker.history
-        shift = breaker._clock.wall() - breaker._clock.monotonic()
-        sentence = explain(now, breaker.settings, moves[-1] if moves else None, _clock_time)
-        following = _following(now, breaker.settings, _clock_time)
         left = next((move for move in reversed(moves) if move.old is State.CLOSED), None)
         tripped = next((move for move in reversed(moves) if move.reason in _TRIPS), None)
         past = {
-            "sentence": sentence.removesuffix(f"; {following}"),
-            "left_closed": None if now.state is State.CLOSED or left is None else round(left.at + shift, 3),
-            "opened": None if tripped is None else [round(tripped.at + shift, 3), *tripped.totals],
+            "sentence": decision(now, breaker.settings, moves[-1] if moves else None, _clock_time),
+            "born": round(breaker.unix_time(breaker._clock.monotonic()) - sum(now.counters.time_in_state.values()), 1),
+            "left_closed": None if now.state is State.CLOSED or left is None else round(breaker.unix_time(left.at), 3),
+            "opened": None if tripped is None else [round(breaker.unix_time(tripped.at), 3), *tripped.totals],
         }
         self._kept[breaker.name] = (now.epoch, breaker.settings, past)
         self._freeze(breaker, now.state)
@@ -150,6 +147,7 @@ def from_published(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     because = f" because of {data['why']}".replace("_", " ") if data["why"] else ""
     present |= {
         "sentence": f"{word} since {_clock_time(data['since'])}{because}",
+        "born": None,
         "left_closed": None if data["state"] == "closed" else round(data["since"], 3),
         "opened": None,
     }
@@ -165,10 +163,9 @@ def from_published(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
 
 def moves_of(breaker: CircuitBreaker) -> list[list[Any]]:
     """Return the last moves: time, from, to, reason, step, wait, what was held, note, by, epoch."""
-    shift = breaker._clock.wall() - breaker._clock.monotonic()
     return [
         [
-            round(move.at + shift, 2), str(move.old), str(move.new), str(move.reason), move.step, move.wait,
+            round(breaker.unix_time(move.at), 2), str(move.old), str(move.new), str(move.reason), move.step, move.wait,
             list(move.totals), move.note, move.by, move.epoch,
         ]
         for move in breaker.history
@@ -176,41 +173,10 @@ def moves_of(breaker: CircuitBreaker) -> list[list[Any]]:
 
 
 def window_cells(breaker: CircuitBreaker) -> dict[str, Any] | None:
-    """
-    Return the window call by call, or bucket by bucket; of the last state that had one, if the present has none.
-
-    Cells are ``o`` (ok), ``s`` (ok but slow), ``f`` (failed) and ``b`` (failed and slow), oldest first.
-    """
-    with breaker._lock:
-        circuit = breaker._circuit
-        state, live = circuit.state, True
-        if not isinstance(state, Counting):
-            if not isinstance(circuit.retired, Counting):
-                return None
-            state, live = circuit.retired, False
-        circuit.fold(breaker._now()) if live else state.fold()
-        window = state.window
-        if isinstance(window, CountedCalls):
-            return {"live": live, "cells": _cells(window)}
-        return {"live": live, "buckets": _buckets(window)}
-
-
-def _cells(window: CountedCalls) -> str:
-    total = window.totals[0]
-    held = window.window()[0]
-    shown = min(held, MOST_CELLS)
-    first = total - shown
-    cells = ["o"] * shown
-    bad = list(window._bad or ())
-    following = [sums for _, sums in bad[1:]] + [window.totals] * bool(bad)
-    for (number, before), after in zip(bad, following, strict=True):
-        if number >= first:
-            failed, slow = after[1] > before[1], after[2] > before[2]
-            cells[number - first] = "b" if failed and slow else "f" if failed else "s"
-    return "".join(cells)
-
-
-def _buckets(window: TimedCalls) -> list[list[int]]:
-    marks = [sums for _, sums in window._marks]
-    pairs = zip(marks, marks[1:] + [window.totals] * bool(marks), strict=True)
-    return [[after[each] - before[each] for each in range(4)] for before, after in pairs]
+    """Return the window call by call, or bucket by bucket; of the last state that had one, if the present has none."""
+    look = breaker.recent_calls(MOST_CELLS)
+    if look is None:
+        return None
+    if look.calls is not None:
+        return {"live": look.live, "cells": look.calls}
+    return {"live": look.live, "buckets": [list(bucket) for bucket in look.buckets]}

@@ -52,7 +52,7 @@ class QueueLook:
             "error": stats.messages["error"],
             "dead": stats.messages["dead"],
             "oldest": stats.oldest_message,
-            "alert_after": queue._caretaker._too_old,
+            "alert_after": queue.too_old,
             "rates": {"in": came, "out": went},
             "drain": max(drains, default=None),
             "held_by": {

@@ -55,7 +55,7 @@ class Local:
 
     def breakers(self) -> dict[str, CircuitBreaker]:
         """Return them by name; the registry's come first where a lane has the same name."""
-        found = {breaker.name: breaker for queue in self.queues for breaker in _lane_breakers(queue)}
+        found = {breaker.name: breaker for queue in self.queues for breaker in queue.breakers()}
         found |= {breaker.name: breaker for breaker in self.registry.breakers()}
         self._looker.forget(self._known.keys() - found.keys())
         self._known = found
@@ -81,10 +81,6 @@ class Local:
         """Return the window of one breaker, call by call."""
         breaker = self.find(name)
         return None if breaker is None else self._looker.window(breaker)
-
-
-def _lane_breakers(queue: RetryQueue) -> list[CircuitBreaker]:
-    return [lane.breaker for lane in queue._dispatcher.lanes.values()]
 
 
 class RunDirectory:

@@ -87,6 +87,8 @@ class RetryQueue(Orders):
         self._clock = clock or SYSTEM_CLOCK
         self._workers = workers
         self._max_size = max_size
+        self.too_old = too_old
+        """Seconds after which a lane's oldest waiting message is announced; fixed when the queue is made."""
         self._tally = Tally()
         self._alerts = Alerts(self._clock)
         self._dispatcher = Dispatcher(
@@ -132,6 +134,10 @@ class RetryQueue(Orders):
         self._dispatcher.lanes[name] = Lane(name, self._hub, breaker, sender, profile)
         self._dispatcher.attention(name)
         return breaker
+
+    def breakers(self) -> list[CircuitBreaker]:
+        """Return the breakers that drive the lanes of this process."""
+        return [lane.breaker for lane in list(self._dispatcher.lanes.values())]
 
     def _default_breaker(self, name: str, profile: LaneProfile) -> CircuitBreaker:
         half_open = HalfOpen(permitted_calls=3, trial_timeout=profile.trial_timeout, max_duration=3600.0)
