@@ -26,7 +26,7 @@ from halfopen.retry_queue import UnknownMessageError
 __all__ = ["Console"]
 
 MOST_BODY = 64 * 1024
-_RANGES = (120.0, 900.0, 3600.0, 21600.0)
+_RANGES = (60.0, 120.0, 300.0, 900.0, 3600.0, 21600.0)
 
 
 class Console:

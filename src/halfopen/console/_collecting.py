@@ -33,6 +33,7 @@ class Collector:
         self.timelines: dict[str, Timeline] = {}
         self.moves: dict[tuple[str, str], Moves] = {}
         self.ours: set[tuple[str, str, int]] = set()
+        self.moved_at = -1e9
         self._ordered = ordered
         self._rates: dict[tuple[str, str], Rate] = {}
         self._looks: dict[str, dict[str, dict[str, Any]]] = {}
@@ -52,7 +53,8 @@ class Collector:
         look = told["look"]
         sums = look["sums"]
         rate = self._rates.setdefault((name, process), Rate())
-        asked, refused = rate.add(time.monotonic(), (sums[0] + sums[1], sums[1]))
+        moved = self._epochs.get((name, process), look["epoch"]) != look["epoch"]
+        asked, refused = rate.add(time.monotonic(), (sums[0] + sums[1], sums[1]), anew=moved)
         gone = process in self._gone
         fields = {key: value for key, value in look.items() if key not in _HIDDEN}
         fields |= {"asked_rate": None if gone else asked, "refused_rate": None if gone else refused, "gone": gone}
@@ -67,6 +69,7 @@ class Collector:
         self.moves[name, process] = moves
         if before is None:
             return
+        self.moved_at = time.monotonic()
         for move in moves:
             if move[9] > before or epoch < before:
                 self.happened(

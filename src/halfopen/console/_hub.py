@@ -31,6 +31,8 @@ LIVE = 50
 """Breakers on trial that are looked at between two sweeps."""
 DIRECTORY_EVERY = 0.5
 QUEUES_EVERY = 2.0
+QUEUES_AFTER_A_MOVE = 0.5
+"""Seconds between two looks at the queues while a move is no older than one turn of theirs."""
 CLIENT_QUEUE = 64
 
 _ON_TRIAL = frozenset({"half_open", "recovering"})
@@ -145,7 +147,7 @@ class Hub:
             await self._look_elsewhere(sweep)
         if self.local is not None:
             await self._look_here(sweep)
-        if now - self._queued >= QUEUES_EVERY:
+        if self._queues_are_due(now):
             self._queued = now
             await self._look_at_queues()
         if sweep:
@@ -270,6 +272,12 @@ class Hub:
         task = asyncio.ensure_future(work)
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
+
+    def _queues_are_due(self, now: float) -> bool:
+        """Lanes begin and cease to wait with the moves of their breakers, and their dispatchers a little later."""
+        moved = self.collector.moved_at
+        every = QUEUES_AFTER_A_MOVE if now - moved < QUEUES_EVERY else QUEUES_EVERY
+        return self._queued <= moved or now - self._queued >= every
 
     async def _look_at_queues(self) -> None:
         for name, fields in await self.queues.look():

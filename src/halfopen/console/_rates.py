@@ -1,4 +1,4 @@
-"""Rates from sums, and the past of each breaker at two resolutions, in bounded memory."""
+"""Rates from sums, and the past of each breaker at three resolutions, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ __all__ = ["Rate", "Timeline", "rounded"]
 SPAN = 10.0
 """Seconds over which a rate is taken."""
 
+FINEST, FINEST_POINTS = 1.0, 180
 FINE, FINE_POINTS = 5.0, 180
 COARSE, COARSE_POINTS = 60.0, 360
 _UNKNOWN = float("nan")
@@ -22,17 +23,21 @@ def rounded(value: float) -> float:
 
 
 class Rate:
-    """How fast some sums grow, over the last 10 s; a sum that shrinks began anew."""
+    """How fast some sums grow, over the last 10 s or since the last move; a sum that shrinks began anew."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_last", "_seen")
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, tuple[float, ...]]] = deque(maxlen=16)
+        self._last: tuple[float, ...] | None = None
 
-    def add(self, now: float, sums: tuple[float, ...]) -> tuple[float, ...]:
-        """Take note of the sums at *now*; return the growth per second."""
+    def add(self, now: float, sums: tuple[float, ...], *, anew: bool = False) -> tuple[float, ...]:
+        """Take note of the sums at *now*, with *anew* of a new state; return the growth per second."""
         seen = self._seen
-        if seen and any(new < old for new, old in zip(sums, seen[-1][1], strict=True)):
+        if any(new < old for _, before in list(seen)[-1:] for new, old in zip(sums, before, strict=True)):
+            seen.clear()
+            self._last = None
+        if anew:
             seen.clear()
         if not seen or now - seen[-1][0] >= SPAN / 12:
             seen.append((now, sums))
@@ -40,27 +45,31 @@ class Rate:
             seen.popleft()
         began, first = seen[0]
         if now - began < 0.5:
-            return (0.0,) * len(sums)
-        return tuple(rounded((new - old) / (now - began)) for new, old in zip(sums, first, strict=True))
+            # Too short to say: what it was before a move is nearer the truth than nothing.
+            return self._last or (0.0,) * len(sums)
+        self._last = tuple(rounded((new - old) / (now - began)) for new, old in zip(sums, first, strict=True))
+        return self._last
 
 
 class Timeline:
-    """Asked and refused per second and the failure share while closed: 15 min every 5 s, 6 h every minute."""
+    """Asked and refused per second, failure share while closed: 3 min by seconds, 15 min by 5 s, 6 h by minutes."""
 
-    __slots__ = ("_coarse", "_fine")
+    __slots__ = ("_coarse", "_fine", "_finest")
 
     def __init__(self) -> None:
+        self._finest = _Ring(FINEST, FINEST_POINTS)
         self._fine = _Ring(FINE, FINE_POINTS)
         self._coarse = _Ring(COARSE, COARSE_POINTS)
 
     def add(self, now: float, asked: float, refused: float, failed: float | None) -> None:
         """Take note of one look."""
-        self._fine.add(now, asked, refused, failed)
-        self._coarse.add(now, asked, refused, failed)
+        for ring in (self._finest, self._fine, self._coarse):
+            ring.add(now, asked, refused, failed)
 
     def points(self, seconds: float, now: float) -> dict[str, Any]:
         """Return the last *seconds* as lists of equal length."""
-        ring = self._fine if seconds <= FINE * FINE_POINTS else self._coarse
+        short, middle = FINEST * FINEST_POINTS, FINE * FINE_POINTS
+        ring = self._finest if seconds <= short else self._fine if seconds <= middle else self._coarse
         return ring.points(now - seconds)
 
 
