@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -371,6 +372,17 @@ async def test_a_name_with_slashes_and_markup_is_only_a_name() -> None:
 
     assert 202 == answer.status_code
     assert "open" == registry.circuit_breaker(name).state
+
+
+async def test_from_when_on_the_states_of_a_breaker_are_known_is_told() -> None:
+    before = time.time()
+    registry = shop()
+    fail(registry.circuit_breaker("payments"))
+
+    async with operating(registry) as dana:
+        (breaker,) = (await dana.snapshot())["breakers"]
+
+    assert before - 1.0 <= breaker["processes"][0]["born"] <= time.time() + 1.0
 
 
 async def test_the_detail_tells_moves_the_window_call_by_call_and_the_past() -> None:

@@ -75,7 +75,7 @@ class Looker:
         tripped = next((move for move in reversed(moves) if move.reason in _TRIPS), None)
         past = {
             "sentence": decision(now, breaker.settings, moves[-1] if moves else None, _clock_time),
-            "born": round(breaker.unix_time(breaker._clock.monotonic()) - sum(now.counters.time_in_state.values()), 1),
+            "born": _born(now.time, now.counters.time_in_state),
             "left_closed": None if now.state is State.CLOSED or left is None else round(breaker.unix_time(left.at), 3),
             "opened": None if tripped is None else [round(breaker.unix_time(tripped.at), 3), *tripped.totals],
         }
@@ -93,6 +93,11 @@ class Looker:
         """Return the window call by call; while the circuit is not closed, as it was when it opened."""
         present = window_cells(breaker)
         return present if present is not None and present["live"] else self._frozen.get(breaker.name, present)
+
+
+def _born(now: float, seconds: Mapping[str, float]) -> float:
+    """Return the Unix time from which on the breaker's states are known."""
+    return round(now - sum(seconds.values()), 1)
 
 
 def _clock_time(unix: float) -> str:
@@ -147,7 +152,7 @@ def from_published(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     because = f" because of {data['why']}".replace("_", " ") if data["why"] else ""
     present |= {
         "sentence": f"{word} since {_clock_time(data['since'])}{because}",
-        "born": None,
+        "born": _born(data["time"], data["counters"]["time_in_state"]),
         "left_closed": None if data["state"] == "closed" else round(data["since"], 3),
         "opened": None,
     }
