@@ -19,6 +19,7 @@ from halfopen._core.histogram import DURATION_BUCKETS
 from halfopen._core.outcomes import FAILURE, SUCCESS
 from halfopen._core.states import AUTOMATIC, Reason, allowed_moves
 from halfopen.instrumentation import enumerations
+from halfopen.instrumentation._breaker_look import look_at
 from halfopen.instrumentation._durations import Durations
 from halfopen.instrumentation._samples import Kind, Labels, Scrape
 from halfopen.instrumentation.metrics import Metrics, catalogue, metrics_of
@@ -156,6 +157,50 @@ def test_no_series_appears_outside_the_table_of_moves() -> None:
     assert len(moved) >= 10, "the walk went nowhere"
 
 
+def test_a_look_is_the_snapshots_numbers_through_a_whole_life() -> None:
+    registry, clock = make()
+    rng = random.Random(8)
+    breaker = registry.circuit_breaker(
+        "one",
+        window=CountWindow(10),
+        minimum_calls=3,
+        slow_call_duration=0.5,
+        ramp=Ramp(duration=3),
+        half_open=HalfOpen(permitted_calls=2, trial_timeout=4, max_duration=9),
+        wait_in_open=1.0,
+    )
+    states = set()
+
+    for _ in range(1500):
+        clock.advance(rng.random() * 0.4)
+        with suppress(CircuitOpenError):
+            permit = breaker.acquire()
+            clock.advance(rng.random())
+            how = rng.choice([permit.success, permit.success, permit.failure, permit.ignore, None])
+            if how is not None:
+                how()
+        if rng.random() < 0.01:
+            rng.choice([breaker.trip, breaker.reset, breaker.try_now, breaker.observe, breaker.disable])()
+        snapshot, look = breaker.snapshot(), look_at(breaker)
+        states.add(snapshot.state)
+        kept = snapshot.counters
+        assert (snapshot.state, snapshot.since, snapshot.next_trial_at) == (look.state, look.since, look.next_trial_at)
+        assert (snapshot.failure_rate, snapshot.slow_call_rate) == (look.share(1), look.share(2))
+        assert (snapshot.calls, snapshot.failures, snapshot.slow, snapshot.slow_failures) == look.held
+        assert sum(slot.status != "free" for slot in snapshot.trials) == look.started
+        assert {key: count for key, count in look.moves.items() if count} == kept.transitions
+        assert {key[0]: count for key, count in look.rejections.items() if count} == kept.rejected
+        assert tuple(kept.time_in_state.get(state, 0) for state in State) == look.seconds
+        successes, failures, ignored = (one[-1] for one in look.durations)
+        assert (kept.successes, kept.failures) == (successes, failures)
+        assert 0 <= kept.ignored - ignored <= kept.abandoned  # a trial call that was thrown away has no duration
+        assert (kept.late_results, kept.abandoned, kept.estimated_false_rejections, snapshot.step) == (
+            look.late_results, look.abandoned, look.estimate, look.step,
+        )  # fmt: skip
+
+    assert len(states) >= 6
+
+
 def test_unknown_is_an_absent_series() -> None:
     registry, clock = make()
     breaker = registry.circuit_breaker("one", slow_call_rate_threshold=None)
@@ -222,7 +267,8 @@ def test_batches_of_durations_are_counted_as_one_by_one(size: int) -> None:
         singly.add(SUCCESS, [seconds])
         singly.add(FAILURE, [0.001])
 
-    assert pytest.approx(singly.take()) == at_once.take()
+    for one_by_one, together in zip(singly.take(), at_once.take(), strict=True):
+        assert pytest.approx(one_by_one) == together
 
 
 def test_labels_take_only_values_of_the_closed_lists() -> None:

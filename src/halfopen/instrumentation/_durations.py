@@ -10,13 +10,11 @@ from typing import Any
 from halfopen._core.histogram import DURATION_BUCKETS
 from halfopen._core.outcomes import FAILURE, SUCCESS, Outcome
 
-__all__ = ["WIDTH", "Durations", "attach", "read"]
+__all__ = ["Durations", "attach"]
 
 _BOUNDS = DURATION_BUCKETS
 _FIRST = DURATION_BUCKETS[0]
 _CHUNK = 256
-WIDTH = len(DURATION_BUCKETS) + 3
-"""Numbers of one histogram: the cumulative buckets, the sum, the count."""
 PEAK_KEPT = 60.0
 """Seconds; the longest call of the present and of the last stretch of this length counts as recent."""
 
@@ -44,14 +42,9 @@ class Durations:
         if len(singles) >= _CHUNK:
             counts.fold()
 
-    def take(self) -> list[float]:
-        """Return the numbers of the histograms, one after the other, in the order of `Outcome`."""
-        numbers: list[float] = []
-        for each in (self._successes, self._failures, self._ignored):
-            each.fold()
-            numbers += accumulate(each.counts)
-            numbers += (each.total, numbers[-1])
-        return numbers
+    def take(self) -> list[list[float]]:
+        """Return the numbers of each histogram, in the order of `Outcome`."""
+        return [self._successes.take(), self._failures.take(), self._ignored.take()]
 
     def peaks(self, now: float) -> tuple[float, ...]:
         """Return the longest recent call of each outcome in seconds, 0 where there was none."""
@@ -66,13 +59,21 @@ class Durations:
 
 
 class _Counts:
-    __slots__ = ("before", "counts", "peak", "singles", "total")
+    __slots__ = ("before", "counts", "peak", "singles", "taken", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_BOUNDS) + 1)
         self.total = 0.0
         self.peak = self.before = 0.0
         self.singles: list[float] = []  # not yet counted
+        self.taken: list[float] | None = None  # the numbers, until the next one is counted
+
+    def take(self) -> list[float]:
+        self.fold()
+        if self.taken is None:
+            self.taken = list(accumulate(self.counts))
+            self.taken += (self.total, self.taken[-1])
+        return self.taken
 
     def fold(self) -> None:
         if self.singles:
@@ -80,6 +81,7 @@ class _Counts:
             self.add(singles)
 
     def add(self, durations: Sequence[float]) -> None:
+        self.taken = None
         longest = max(durations)
         if longest > self.peak:
             self.peak = longest
@@ -113,10 +115,3 @@ def attach(breaker: Any) -> Durations:
         if not isinstance(counters.durations, Durations):
             counters.durations = Durations()
         return counters.durations
-
-
-def read(breaker: Any) -> list[float]:
-    """Return the numbers of a breaker's histograms, one after the other, in the order of `Outcome`."""
-    durations = attach(breaker)
-    with breaker._lock:
-        return durations.take()

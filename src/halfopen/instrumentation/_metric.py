@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from halfopen._core.histogram import DURATION_BUCKETS, HistogramSnapshot
-from halfopen.instrumentation._samples import Group, Header, Kind, Labels, Layout, Values, flat
+from halfopen.instrumentation._samples import Group, Header, Kind, Labels, Layout, Numbers, flat
 
 __all__ = ["Labelled", "Metric", "View", "counter", "gauge", "histogram", "of"]
 
@@ -54,50 +54,61 @@ class Metric:
 class View:
     """The metrics of one policy, with the layouts their series had so far."""
 
-    __slots__ = ("_layouts", "_metrics", "_owner")
+    __slots__ = ("_layouts", "_owner", "_plan")
 
     def __init__(self, metrics: Sequence[Metric], owner: Labels) -> None:
-        self._metrics = metrics
+        self._plan = [(metric.read, _how(metric), metric) for metric in metrics]
         self._owner = owner
         self._layouts: dict[tuple[Any, ...], Layout] = {}
 
-    def see(self, look: Any) -> tuple[Layout, Values]:
+    def see(self, look: Any) -> tuple[Layout, Numbers]:
         """Return the series that there are in *look*, and their numbers."""
-        values: list[float] = []
+        numbers: list[Sequence[float]] = []
         shape: list[Any] = []  # what tells this layout from others
-        for metric in self._metrics:
-            found = metric.read(look)
+        for read, how, metric in self._plan:
+            found = read(look)
             if found is None:
                 shape.append(metric.header.name)
-            elif metric.open_ended:
+            elif how == _ONE:
+                numbers.append((found,))
+            elif how == _EACH:
+                numbers.append(found)
+            elif how == _OPEN_ENDED:
                 shape.append(tuple(found))
-                values += found.values()
-            elif metric.header.kind is _HISTOGRAM:
-                values += found if type(found) is list else flat(found)
-            elif metric.labels:
-                values += found
+                numbers.append(tuple(found.values()))
             else:
-                values.append(found)
+                numbers += found if type(found) is list else flat(found)
         key = tuple(shape)
         layout = self._layouts.get(key)
-        return layout or self._lay_out(key), tuple(values)
+        return layout or self._lay_out(key), numbers
 
     def _lay_out(self, key: tuple[Any, ...]) -> Layout:
         if len(self._layouts) >= _KEPT:
             self._layouts.clear()
         shape = list(key)
         groups: list[Group] = []
-        for metric in self._metrics:
+        for _, how, metric in self._plan:
             if shape and shape[0] == metric.header.name:
                 del shape[0]
                 continue
-            keys = shape.pop(0) if metric.open_ended else metric.keys
-            groups.append(Group(metric.header, self._owner, _labels(metric.labels, keys)))
+            labels = _labels(metric.labels, shape.pop(0) if metric.open_ended else metric.keys)
+            # Of a histogram each series is a group: most do not change from one scrape to the next.
+            parts = [(one,) for one in labels] if how == _HISTOGRAM else [labels]
+            groups += [Group(metric.header, self._owner, part) for part in parts]
         layout = self._layouts[key] = Layout(groups)
         return layout
 
 
-_HISTOGRAM = Kind.HISTOGRAM
+def _how(metric: Metric) -> int:
+    if metric.header.kind is Kind.HISTOGRAM:
+        return _HISTOGRAM
+    if metric.open_ended:
+        return _OPEN_ENDED
+    return _EACH if metric.labels else _ONE
+
+
+# Not an enumeration: to read its members takes longer than to do what they say.
+_ONE, _EACH, _OPEN_ENDED, _HISTOGRAM = range(4)
 _KEPT = 4
 
 
@@ -137,7 +148,7 @@ def gauge(name: str, text: str, read: Callable[[Any], Any], **more: Any) -> Metr
 
 
 def histogram(
-    name: str, text: str, read: Callable[[Any], list[float] | Sequence[HistogramSnapshot]], **more: Any
+    name: str, text: str, read: Callable[[Any], list[list[float]] | Sequence[HistogramSnapshot]], **more: Any
 ) -> Metric:
     """Describe a histogram, read whole or as its numbers; the buckets are those for durations by default."""
     return _metric(Kind.HISTOGRAM, name, text, read, **{"bounds": DURATION_BUCKETS, **more})

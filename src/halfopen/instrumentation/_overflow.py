@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from halfopen.instrumentation._metric import Metric, View
-from halfopen.instrumentation._samples import Header, Kind, Labels, Layout, Values, layout_of
+from halfopen.instrumentation._samples import Header, Kind, Labels, Layout, Numbers, Values, layout_of
 
 __all__ = ["Overflow", "Sums"]
 
@@ -51,16 +52,16 @@ class Overflow:
     def see(self, policy: Any, look: Any, sums: Sums) -> None:
         """Count what one policy has counted into the sums of a scrape."""
         self._take_back(policy)
-        _combine(sums.counted, *self._counters.see(look), operator.add)
-        _combine(sums.states, *self._states.see(look), max)
+        _combine(sums.counted, *_whole(self._counters.see(look)), operator.add)
+        _combine(sums.states, *_whole(self._states.see(look)), max)
 
     def retire(self, policy: Any, look: Any) -> None:
         """Keep what a policy has counted that is let go."""
         self._take_back(policy)
-        numbers = self._let_go[policy] = self._counters.see(look)
+        numbers = self._let_go[policy] = _whole(self._counters.see(look))
         _combine(self._retired, *numbers, operator.add)
 
-    def take(self, sums: Sums) -> tuple[Layout, Values]:
+    def take(self, sums: Sums) -> tuple[Layout, Numbers]:
         """Return the series of a scrape's sums, with what those have counted that were let go."""
         for layout, values in self._retired.items():
             _combine(sums.counted, layout, values, operator.add)
@@ -70,6 +71,11 @@ class Overflow:
         before = self._let_go.pop(policy, None)
         if before is not None:
             _combine(self._retired, *before, operator.sub)
+
+
+def _whole(seen: tuple[Layout, Numbers]) -> tuple[Layout, Values]:
+    layout, numbers = seen
+    return layout, tuple(chain.from_iterable(numbers))
 
 
 def _combine(total: _ByLayout, layout: Layout, values: Values, how: Callable[[float, float], float]) -> None:
@@ -85,7 +91,7 @@ def _combine(total: _ByLayout, layout: Layout, values: Values, how: Callable[[fl
 def _by_series(total: _ByLayout, how: Callable[[float, float], float]) -> dict[tuple[Header, Labels], Values]:
     found: dict[tuple[Header, Labels], Values] = {}
     for layout, values in total.items():
-        for header, labels, numbers in layout.series(values):
+        for header, labels, numbers in layout.series(layout.apart(values)):
             there = found.get((header, labels))
             found[header, labels] = numbers if there is None else tuple(map(how, there, numbers))
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -16,6 +17,7 @@ __all__ = [
     "Kind",
     "Labels",
     "Layout",
+    "Numbers",
     "Scrape",
     "Values",
     "escape_label",
@@ -29,10 +31,10 @@ __all__ = [
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 Values: TypeAlias = tuple[float, ...]
 """
-The numbers of some series, one after the other.
-
-A series of a histogram has its cumulative buckets, its sum and its count; one of a summary its sum and its count.
+The numbers of one series: of a histogram its cumulative buckets, its sum and its count; of a summary its sum and count.
 """
+Numbers: TypeAlias = Sequence[Sequence[float]]
+"""The numbers of each group of a layout, those of its series one after the other."""
 
 
 class Kind(StrEnum):
@@ -88,33 +90,45 @@ class Layout:
     """
     Series whose labels stay from one look to the next, with the text around their numbers prepared.
 
-    A scrape of a thousand breakers formats 90,000 numbers; one format string for each breaker is what makes that quick.
+    A scrape of a thousand breakers shows 90,000 numbers, and few of them have changed since the last one: the lines of
+    a group are made anew only if one of its numbers has.
     """
 
-    __slots__ = ("_text", "groups", "names")
+    __slots__ = ("_made", "_templates", "groups", "names")
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self.groups = tuple(groups)
         self.names = tuple(group.header.name for group in self.groups)
-        self._text: str | None = None
+        self._templates: list[str] = []
+        self._made: list[tuple[Sequence[float], str]] = []
 
-    def chunks(self, values: Values) -> list[str]:
-        """Return the lines of the text format, one chunk for each metric."""
-        if self._text is None:
-            self._text = _BETWEEN.join(_template(group) for group in self.groups)
-        return (self._text % values).split(_BETWEEN)
+    def chunks(self, numbers: Numbers) -> list[str]:
+        """Return the lines of the text format, one chunk for each group."""
+        made = self._made
+        if not made:
+            self._templates = [_template(group) for group in self.groups]
+            made = self._made = [((), "")] * len(self.groups)
+        chunks: list[str] = []
+        for place, found in enumerate(numbers):
+            before, text = made[place]
+            if found != before:
+                text = _filled(self._templates[place], found)
+                made[place] = found, text  # at once: others may scrape meanwhile
+            chunks.append(text)
+        return chunks
 
-    def series(self, values: Values) -> Iterator[tuple[Header, Labels, Values]]:
+    def apart(self, values: Values) -> Numbers:
+        """Return the numbers of each group from those of all, one after the other."""
+        ends = list(accumulate(len(group.rest) * group.header.width for group in self.groups))
+        return [values[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def series(self, numbers: Numbers) -> Iterator[tuple[Header, Labels, Values]]:
         """Return each series with its numbers."""
-        begin = 0
-        for group in self.groups:
+        for group, found in zip(self.groups, numbers, strict=True):
             width = group.header.width
-            for rest in group.rest:
-                yield group.header, (*group.owner, *rest), values[begin : begin + width]
-                begin += width
-
-
-_BETWEEN = "\0"
+            for place, rest in enumerate(group.rest):
+                begin = place * width
+                yield group.header, (*group.owner, *rest), tuple(found[begin : begin + width])
 
 
 class Scrape:
@@ -130,26 +144,30 @@ class Scrape:
 
     def __init__(self, headers: Iterable[Header]) -> None:
         self.headers = {header.name: header for header in headers}
-        self.parts: list[tuple[Layout, Values]] = []
+        self.parts: list[tuple[Layout, Numbers]] = []
 
     def series(self) -> dict[Header, list[tuple[Labels, Values]]]:
         """Return the series of each metric that has some."""
         found: dict[str, list[tuple[Labels, Values]]] = {name: [] for name in self.headers}
-        for layout, values in self.parts:
-            for header, labels, numbers in layout.series(values):
-                found[header.name].append((labels, numbers))
+        for layout, numbers in self.parts:
+            for header, labels, values in layout.series(numbers):
+                found[header.name].append((labels, values))
         return {self.headers[name]: series for name, series in found.items() if series}
 
     def chunks(self) -> dict[Header, list[str]]:
         """Return the lines of each metric that has series."""
+        # Thousands of policies of one kind have the same metrics: their chunks are put together column by column.
+        rows: dict[tuple[str, ...], list[list[str]]] = {}
+        for layout, numbers in self.parts:
+            rows.setdefault(layout.names, []).append(layout.chunks(numbers))
         found: dict[str, list[str]] = {name: [] for name in self.headers}
-        for layout, values in self.parts:
-            for name, chunk in zip(layout.names, layout.chunks(values), strict=True):
-                found[name].append(chunk)
+        for names, chunks in rows.items():
+            for name, column in zip(names, zip(*chunks, strict=True), strict=True):
+                found[name] += column
         return {self.headers[name]: chunks for name, chunks in found.items() if chunks}
 
 
-def layout_of(series: Mapping[tuple[Header, Labels], Values]) -> tuple[Layout, Values]:
+def layout_of(series: Mapping[tuple[Header, Labels], Values]) -> tuple[Layout, Numbers]:
     """Lay out numbers by their series; the series of one metric stand together."""
     groups: dict[Header, list[Labels]] = {}
     numbers: dict[Header, list[float]] = {}
@@ -157,15 +175,16 @@ def layout_of(series: Mapping[tuple[Header, Labels], Values]) -> tuple[Layout, V
         groups.setdefault(header, []).append(labels)
         numbers.setdefault(header, []).extend(values)
     layout = Layout(Group(header, (), tuple(rest)) for header, rest in groups.items())
-    return layout, tuple(value for values in numbers.values() for value in values)
+    return layout, list(numbers.values())
 
 
-def flat(histograms: Iterable[HistogramSnapshot]) -> list[float]:
-    """Return histograms as the numbers of a group."""
-    numbers: list[float] = []
+def flat(histograms: Iterable[HistogramSnapshot]) -> list[list[float]]:
+    """Return histograms as the numbers of a series each."""
+    numbers: list[list[float]] = []
     for histogram in histograms:
-        numbers += accumulate(histogram.counts)
-        numbers += (histogram.sum, numbers[-1])
+        one: list[float] = list(accumulate(histogram.counts))
+        one += (histogram.sum, one[-1])
+        numbers.append(one)
     return numbers
 
 
@@ -176,9 +195,18 @@ def escape_label(value: str) -> str:
     return value
 
 
-def number(bound: float) -> str:
-    """Show a bucket's bound as Prometheus does."""
-    return repr(float(bound))
+def number(value: float) -> str:
+    """Show a number as Prometheus does."""
+    if math.isfinite(value):
+        return repr(float(value))
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def _filled(template: str, numbers: Sequence[float]) -> str:
+    text = template % tuple(numbers)
+    if "nan\n" in text or "inf\n" in text:  # as Python shows them; a label's value ends with a quote
+        return template % tuple([number(each) for each in numbers])
+    return text
 
 
 def _template(group: Group) -> str:
@@ -186,9 +214,8 @@ def _template(group: Group) -> str:
 
 
 def _lines(header: Header, labels: Labels) -> str:
-    # The text between chunks is no character that Prometheus could show in a name.
     pairs = (f'{name}="{escape_label(value)}"' for name, value in labels)
-    inner = ",".join(pairs).replace("%", "%%").replace(_BETWEEN, "\N{REPLACEMENT CHARACTER}")
+    inner = ",".join(pairs).replace("%", "%%")
     braces = f"{{{inner}}}" if inner else ""
     name = header.name
     if header.kind is Kind.HISTOGRAM:

@@ -14,12 +14,13 @@ from halfopen._runtime.keyed import OTHER, KeyedPolicy
 from halfopen._runtime.late import logger
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.instrumentation import _durations
-from halfopen.instrumentation._breaker_metrics import BREAKER_METRICS, look_at
+from halfopen.instrumentation._breaker_look import look_at
+from halfopen.instrumentation._breaker_metrics import BREAKER_METRICS
 from halfopen.instrumentation._metric import Metric, View, counter, gauge
 from halfopen.instrumentation._overflow import Overflow, Sums
 from halfopen.instrumentation._policy_metrics import POLICY_METRICS
 from halfopen.instrumentation._queue_metrics import QUEUE_METRICS, STORE_METRICS, QueueLike, StoreLike
-from halfopen.instrumentation._samples import Layout, Scrape, Values
+from halfopen.instrumentation._samples import Layout, Numbers, Scrape
 from halfopen.pipeline import Pipeline
 from halfopen.registry import Registry, kind_of_policy
 
@@ -198,7 +199,7 @@ class Metrics:
             with self._lock:
                 self._overflow(_BREAKER).retire(policy, look)
 
-    def _of_queues(self) -> Iterator[tuple[Layout, Values]]:
+    def _of_queues(self) -> Iterator[tuple[Layout, Numbers]]:
         queues = _by_name("queue", self._queues)
         stores = _by_name("store", self._stores)
         for name, numbers in queues.items():

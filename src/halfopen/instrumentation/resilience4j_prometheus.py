@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from halfopen._core.states import State
-from halfopen.instrumentation import _durations
-from halfopen.instrumentation._breaker_metrics import BreakerLook
-from halfopen.instrumentation._durations import WIDTH
+from halfopen._core.windows import CountWindow
+from halfopen.instrumentation._breaker_look import BreakerLook
 from halfopen.instrumentation._metric import Metric, counter, gauge, histogram
 from halfopen.instrumentation._samples import Header, Kind
 
@@ -24,7 +23,7 @@ RETRY_KINDS = ("successful_without_retry", "successful_with_retry", "failed_with
 
 # RECOVERING is unknown there; like half-open it admits a part of the calls.
 _ONE_HOT = {
-    state.value: tuple(int(("half_open" if state is State.RECOVERING else state.value) == other) for other in STATES)
+    state: tuple(int(("half_open" if state is State.RECOVERING else state.value) == other) for other in STATES)
     for state in State
 }
 _P = "resilience4j_circuitbreaker_"
@@ -41,25 +40,24 @@ def _percent(share: float | None) -> float:
 
 
 def _held(look: BreakerLook) -> tuple[int, int]:
-    return look.snapshot.failures, look.snapshot.calls - look.snapshot.failures
+    return look.held.failures, look.held.calls - look.held.failures
 
 
 def _slow(look: BreakerLook) -> tuple[int, int]:
-    return look.snapshot.slow_failures, look.snapshot.slow - look.snapshot.slow_failures
+    return look.held.slow_failures, look.held.slow - look.held.slow_failures
 
 
 def _sums(look: BreakerLook) -> list[float]:
-    numbers = look.durations
-    return [value for end in range(WIDTH, len(numbers) + 1, WIDTH) for value in numbers[end - 2 : end]]
+    return [number for one in look.durations for number in one[-2:]]
 
 
 def _peaks(look: BreakerLook) -> tuple[float, ...]:
-    return _durations.attach(look.breaker).peaks(look.breaker._clock.monotonic())
+    return look.counts.peaks(look.now)
 
 
-def _window_size(look: BreakerLook) -> float | None:
-    snapshot = look.snapshot
-    return snapshot.window_seconds if snapshot.window_size is None else snapshot.window_size
+def _window_size(look: BreakerLook) -> float:
+    window = look.settings.window
+    return window.size if isinstance(window, CountWindow) else window.seconds
 
 
 def _retry_calls(look: Any) -> tuple[int, ...]:
@@ -70,16 +68,16 @@ def _retry_calls(look: Any) -> tuple[int, ...]:
 
 _BREAKER: tuple[Metric, ...] = (
     gauge(_P + "state", "The states of the circuit breaker",
-          lambda look: _ONE_HOT[look.snapshot.state.value], label=("state", STATES)),
+          lambda look: _ONE_HOT[look.state], label=("state", STATES)),
     gauge(_P + "buffered_calls", "Calls in the window", _held, label=("kind", WINDOW_KINDS)),
     gauge(_P + "max_buffered_calls", "Size of the window", _window_size),
     gauge(_P + "slow_calls", "Slow calls in the window", _slow, label=("kind", WINDOW_KINDS)),
     gauge(_P + "failure_rate", "Percent of failed calls; -1 below the minimum number of calls",
-          lambda look: _percent(look.snapshot.failure_rate)),
+          lambda look: _percent(look.share(1))),
     gauge(_P + "slow_call_rate", "Percent of slow calls; -1 below the minimum number of calls",
-          lambda look: _percent(look.snapshot.slow_call_rate)),
+          lambda look: _percent(look.share(2))),
     counter(_P + "not_permitted_calls_total", "Calls refused",
-            lambda look: (sum(look.snapshot.counters.rejected.values()),), label=("kind", ("not_permitted",))),
+            lambda look: (sum(look.rejections.values()),), label=("kind", ("not_permitted",))),
 )  # fmt: skip
 _histogram = histogram(
     _P + "calls_seconds", "Durations of the calls let through", lambda look: look.durations, label=("kind", CALL_KINDS)
