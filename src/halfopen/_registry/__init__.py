@@ -1,0 +1,1 @@
+"""The parts of a registry; `halfopen.registry` puts them together."""
