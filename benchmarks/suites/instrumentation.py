@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from benchmarks.measure import BARE, Case, Loop
 from benchmarks.suites._loops import awaiting, calling
-from halfopen import CircuitBreaker, CircuitOpenError, Registry
-from halfopen.instrumentation._durations import Durations
+from halfopen import CircuitBreaker, CircuitOpenError, Outcome, Registry
+from halfopen.instrumentation._durations import Durations, attach
 from halfopen.instrumentation.metrics import metrics_of
 from halfopen.instrumentation.prometheus import render
 
@@ -66,8 +66,6 @@ def _failing(breaker: CircuitBreaker) -> Loop:
 def _counting(spread: bool) -> Loop:
     """Return a loop that counts durations in batches, as a breaker does: all in one bucket, or all over the buckets."""
     durations = Durations()
-    from halfopen import Outcome
-
     batch = [0.0001 * 1.0022**step for step in range(5000)] if spread else [0.0001] * 5000
     random.Random(1).shuffle(batch)
 
@@ -97,17 +95,29 @@ CASES = [
 ]
 
 
-def scrape_ms(rounds: int = 15) -> list[float]:
-    """Return the CPU milliseconds of scrapes of 1,000 breakers, the first one, which prepares the text, left out."""
+def scrape_ms(rounds: int = 15, *, busy: bool = False) -> list[float]:
+    """
+    Return the CPU milliseconds of scrapes of 1,000 breakers, the first one, which prepares the text, left out.
+
+    Args:
+        rounds: How many.
+        busy: Whether every breaker has calls between two scrapes, of all durations, some of them failing.
+    """
     registry = Registry()
     metrics_of(registry, max_names=BREAKERS)
-    for number in range(BREAKERS):
-        breaker = registry.circuit_breaker(f"partner-{number}")
+    breakers = [registry.circuit_breaker(f"partner-{number}") for number in range(BREAKERS)]
+    for breaker in breakers:
         for _ in range(30):
             breaker.call(_work)
     render(registry)
+    rng = random.Random(4)
     taken: list[float] = []
     for _ in range(rounds):
+        for breaker in breakers if busy else ():
+            for _ in range(10):
+                how = Outcome.FAILURE if rng.random() < 0.1 else Outcome.SUCCESS
+                attach(breaker).add(how, [rng.lognormvariate(-3, 1.5)])
+                breaker.call(_work)
         began = time.process_time()
         render(registry)
         taken.append((time.process_time() - began) * 1000)
@@ -115,8 +125,9 @@ def scrape_ms(rounds: int = 15) -> list[float]:
 
 
 if __name__ == "__main__":
-    times = scrape_ms()
-    print(
-        f"scrape of {BREAKERS:,} breakers: median {statistics.median(times):.1f} ms of CPU,"
-        f" best {min(times):.1f}, worst {max(times):.1f}; target {SCRAPE_TARGET_MS} ms"
-    )
+    for kind in ("idle", "busy"):
+        times = scrape_ms(busy=kind == "busy")
+        print(
+            f"scrape of {BREAKERS:,} {kind} breakers: median {statistics.median(times):.1f} ms of CPU,"
+            f" best {min(times):.1f}, worst {max(times):.1f}; target {SCRAPE_TARGET_MS} ms"
+        )
