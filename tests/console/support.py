@@ -72,10 +72,12 @@ class Operator:
         return await self.client.get(path, headers=self.headers, **options)
 
     async def snapshot(self) -> dict[str, Any]:
-        return (await self.get("/api/snapshot")).json()
+        document: dict[str, Any] = (await self.get("/api/snapshot")).json()
+        return document
 
     async def csrf(self) -> str:
-        return (await self.get("/api/session")).json()["csrf"] or ""
+        csrf: str | None = (await self.get("/api/session")).json()["csrf"]
+        return csrf or ""
 
     async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         csrf = {"halfopen-csrf": await self.csrf()}
