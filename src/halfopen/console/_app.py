@@ -215,13 +215,17 @@ class Console:
         )
 
     def _moves(self, name: str, process: str) -> list[list[Any]]:
-        return self._hub.collector.moves.get((name, process), [])
+        local = self._hub.local
+        if local is not None and process == local.id:
+            return local.moves(name)
+        moves: list[list[Any]] = self._hub.collector.told(name, process, "moves") or []
+        return moves
 
     def _window(self, name: str, process: str) -> dict[str, Any] | None:
         local = self._hub.local
         if local is not None and process == local.id:
             return local.window(name)
-        window: dict[str, Any] | None = self._hub.collector.window(name, process)
+        window: dict[str, Any] | None = self._hub.collector.told(name, process, "window")
         return window
 
     async def _audit(self, request: Request) -> Response:

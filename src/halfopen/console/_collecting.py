@@ -31,7 +31,6 @@ class Collector:
     def __init__(self, picture: Picture, ordered: Callable[[str, str, list[Any]], object]) -> None:
         self.picture = picture
         self.timelines: dict[str, Timeline] = {}
-        self.moves: dict[tuple[str, str], Moves] = {}
         self.ours: set[tuple[str, str, int]] = set()
         self.moved_at = -1e9
         self._ordered = ordered
@@ -66,7 +65,6 @@ class Collector:
     def _moved(self, name: str, process: str, epoch: int, moves: Moves) -> None:
         before = self._epochs.get((name, process))
         self._epochs[name, process] = epoch
-        self.moves[name, process] = moves
         if before is None:
             return
         self.moved_at = time.monotonic()
@@ -120,7 +118,6 @@ class Collector:
         looks.pop(process, None)
         self._rates.pop((name, process), None)
         self._epochs.pop((name, process), None)
-        self.moves.pop((name, process), None)
         self.picture.drop(("member", name, process))
         if not looks:
             self._looks.pop(name, None)
@@ -131,10 +128,10 @@ class Collector:
         """Return the breakers known of a process."""
         return {name for name, looks in self._looks.items() if process in looks}
 
-    def window(self, name: str, process: str) -> Any:
-        """Return the window that another process has published, call by call."""
+    def told(self, name: str, process: str, what: str) -> Any:
+        """Return the ``window`` or the ``moves`` that another process has published."""
         look = self._looks.get(name, {}).get(process)
-        return None if look is None else look["told"].get("window")
+        return None if look is None else look["told"].get(what)
 
     def states(self, name: str) -> dict[str, dict[str, Any]]:
         """Return state and epoch of a breaker in each process."""

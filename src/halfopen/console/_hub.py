@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from halfopen._core.events import CircuitTransitioned
+from halfopen._core.gcra import Gcra
 from halfopen._runtime.late import logger
 from halfopen.console._audit import AuditLog
 from halfopen.console._channel import ACTIONS, Order
@@ -22,7 +22,9 @@ from halfopen.console._sources import Local, Report, RunDirectory
 __all__ = ["Client", "Hub"]
 
 MOST_PATCHES = 5
-"""Patches in a second, at most; a move is told at once while fewer were sent."""
+"""Patches in a second, in the long run."""
+AT_ONCE = 2
+"""Patches without a pause after a quiet time; further ones come a fifth of a second apart, so no move waits longer."""
 LOOK = 0.5
 """Seconds between two looks at what is on trial, so that moves find room among the patches."""
 SWEEP = 1.0
@@ -80,7 +82,7 @@ class Hub:
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._swept = self._read = self._queued = self._looked = -1e9
-        self._sent: deque[float] = deque(maxlen=MOST_PATCHES)
+        self._pace = Gcra(MOST_PATCHES, 1.0, AT_ONCE)
         self._unsubscribe: Any = None
         self._writing: set[asyncio.Future[None]] = set()  # asyncio keeps no strong reference
 
@@ -136,8 +138,7 @@ class Hub:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK)
             self._wake.clear()
-            if len(self._sent) == MOST_PATCHES:
-                await asyncio.sleep(max(self._sent[0] + 1.0 - time.monotonic(), 0.0))
+            await asyncio.sleep(max(self._pace.due(time.monotonic()) - time.monotonic(), 0.0))
 
     async def _turn(self) -> None:
         now = time.monotonic()
@@ -158,7 +159,7 @@ class Hub:
     def publish(self) -> None:
         """Send what has changed."""
         event = self.picture.patch()
-        self._sent.append(time.monotonic())
+        self._pace.take(time.monotonic())
         for client in list(self.clients):
             if not client.ended.is_set():
                 client.put(event)

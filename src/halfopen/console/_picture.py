@@ -14,6 +14,8 @@ Key = tuple[str, ...]
 """``("process", id)``, ``("breaker", name)``, ``("member", name, id)``, ``("queue", name)`` or ``("store",)``."""
 
 RING = 256
+RING_BYTES = 2_000_000
+"""Patches that are kept for pages that come back; beyond either bound a snapshot is the shorter way."""
 EVENTS = 200
 
 
@@ -37,7 +39,8 @@ class Picture:
         self._objects: dict[Key, dict[str, Any]] = {}
         self._changes: list[list[Any]] = []
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS)
-        self._ring: deque[tuple[int, bytes]] = deque(maxlen=RING)
+        self._ring: deque[tuple[int, bytes]] = deque()
+        self._ring_bytes = 0
         self._whole: tuple[int, bytes] | None = None
 
     def get(self, key: Key) -> dict[str, Any] | None:
@@ -83,8 +86,14 @@ class Picture:
         self._changes = []
         self._whole = None
         event = self._as_event("patch", dumps(body))
-        self._ring.append((self.version, event))
+        self._remember(event)
         return event
+
+    def _remember(self, event: bytes) -> None:
+        self._ring.append((self.version, event))
+        self._ring_bytes += len(event)
+        while len(self._ring) > RING or self._ring_bytes > RING_BYTES:
+            self._ring_bytes -= len(self._ring.popleft()[1])
 
     def since(self, last_id: str) -> list[bytes] | None:
         """Return the patches after an event id; None if it is foreign or too old."""
