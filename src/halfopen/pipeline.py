@@ -18,14 +18,15 @@ from halfopen._core.plan_pictures import describe_mermaid, describe_text
 from halfopen._core.plan_steps import step_of
 from halfopen._core.plans import Finding, Step, lint
 from halfopen._core.settings import Call
+from halfopen._pipeline.parts import check, refuse_what_is_no_policy
+from halfopen._pipeline.recommended import NOTHING, recommended
+from halfopen._pipeline.watching import breaker_around, is_retry, users_elsewhere, wire_retries
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.chaining import chain
 from halfopen._runtime.clock import Clock
 from halfopen._runtime.policy import is_async, mark, refuse_what_is_no_function
-from halfopen._runtime.wiring import users_of, wire
 from halfopen._runtime.wrappers import kind_of
 from halfopen.circuit_breaker import CircuitBreaker
-from halfopen.classification import Failures
 from halfopen.typing import Classifier, Policy
 
 __all__ = ["Finding", "Pipeline"]
@@ -35,7 +36,6 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
 
-_NOTHING: Any = object()
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
 """Flags of functions whose call does nothing yet."""
 
@@ -83,11 +83,11 @@ class Pipeline:
 
     def __init__(self, *policies: Policy, name: str = "pipeline") -> None:
         for policy in policies:
-            _refuse_what_is_no_policy(policy)
+            refuse_what_is_no_policy(policy)
         self.policies = policies
         self.flat = tuple(_flat(policies))
         self.name = name
-        _check(name, self.flat)
+        check(name, self.flat)
         chained: list[Any] = list(self.flat)
         self._first, self._rest = chained[0].call, tuple(policy.call for policy in chained[1:])
         self._afirst, self._arest = chained[0].acall, tuple(policy.acall for policy in chained[1:])
@@ -105,7 +105,7 @@ class Pipeline:
         total: float | None = None,
         limit: int | None = 25,
         budget: Any = None,
-        fallback: Any = _NOTHING,
+        fallback: Any = NOTHING,
         classify: Classifier | None = None,
         clock: Clock | None = None,
         bus: Bus | None = None,
@@ -135,43 +135,21 @@ class Pipeline:
         Raises:
             ConfigError: A setting is wrong.
         """
-        from halfopen._core.settings import HalfOpen
-        from halfopen.bulkhead import Bulkhead
-        from halfopen.errors import RejectedError
-        from halfopen.fallback import Fallback
-        from halfopen.retry import Retry, RetryBudget
-        from halfopen.timeout import Timeout
-
-        errors = on if isinstance(on, tuple) else (on,)
-        each = Timeout(name, timeout, clock=clock, bus=bus)
-        policies: list[Policy] = []
-        if fallback is not _NOTHING:
-            policies.append(Fallback(name, fallback, on=(*errors, RejectedError), clock=clock))
-        breaker = CircuitBreaker(
+        policies = recommended(
             name,
-            slow_call_duration=timeout,
-            half_open=HalfOpen(trial_timeout=max(60.0, 2 * timeout)),
-            classify=classify or Failures(),
+            on=on,
+            timeout=timeout,
+            attempts=attempts,
+            only_if=only_if,
+            total=total,
+            limit=limit,
+            budget=budget,
+            fallback=fallback,
+            classify=classify,
             clock=clock,
             bus=bus,
         )
-        policies.append(breaker)
-        if attempts != 1:
-            retry = Retry(
-                name,
-                on=errors,
-                attempts=attempts,
-                only_if=only_if,
-                total=total,
-                budget=budget or RetryBudget(clock=clock),
-                retry_after_cap=timeout,
-                clock=clock,
-                bus=bus,
-            )
-            policies.append(retry)
-        if limit is not None:
-            policies.append(Bulkhead(name, limit, clock=clock))
-        return cls(*policies, each, name=name)
+        return cls(*policies, name=name)
 
     def __call__(self, fn: F, /) -> F:
         """
@@ -249,14 +227,14 @@ class Pipeline:
     def _known_of(self, policy: Any, place: int) -> dict[str, Any]:
         if isinstance(policy, CircuitBreaker):
             return {"made": times_built(policy.name)}
-        if not _is_retry(policy):
+        if not is_retry(policy):
             return {}
-        around = _breaker_around(self.flat, place)
+        around = breaker_around(self.flat, place)
         watched = policy.breaker
         elsewhere = around is not None and watched not in (None, around)
         return {
             "watches": getattr(watched, "name", None) if elsewhere else None,
-            "shared_with": tuple(sorted(other.name for other in _others(self, policy, around))),
+            "shared_with": tuple(sorted(other.name for other in users_elsewhere(self, policy, around))),
         }
 
     def __iter__(self) -> Iterator[Policy]:
@@ -286,66 +264,3 @@ def _flat(policies: Sequence[Policy]) -> Iterator[Policy]:
             yield from policy.flat
         else:
             yield policy
-
-
-def _refuse_what_is_no_policy(policy: Any) -> None:
-    if isinstance(policy, type):
-        raise TypeError(f"a pipeline is made of policies, not of the class {policy.__name__}: make one of it")
-    asked = getattr(policy, "_need_key", None)
-    if asked is not None:
-        asked()
-    missing = [part for part in ("call", "acall") if not callable(getattr(policy, part, None))]
-    missing += [] if callable(policy) else ["__call__"]
-    missing += [] if hasattr(policy, "name") else ["name"]
-    if missing:
-        lacks = ", ".join(missing)
-        raise TypeError(f"a pipeline is made of policies; {policy!r} is none: it lacks {lacks}")
-
-
-def _check(name: str, flat: Sequence[Policy]) -> None:
-    checks = Checks()
-    checks.text("name", name)
-    if not flat:
-        checks.wrong("policies", flat, "there are none: a pipeline needs at least one policy", "missing")
-    for number, policy in enumerate(flat):
-        if any(policy is earlier for earlier in flat[:number]):
-            again = f"{type(policy).__name__} {policy.name!r} is there twice; make a second one, or leave it out"
-            checks.wrong(f"policies[{number + 1}]", policy, again, "conflict")
-    checks.done()
-
-
-# Retries and the breakers around them
-
-
-def _is_retry(policy: object) -> bool:
-    # By name, so that a pipeline without a retry does not import it.
-    return any(kind.__module__ == "halfopen.retry" and kind.__name__ == "Retry" for kind in type(policy).__mro__)
-
-
-def _breaker_around(flat: Sequence[Policy], place: int) -> Policy | None:
-    return next((policy for policy in reversed(flat[:place]) if _is_breaker(policy)), None)
-
-
-def _is_breaker(policy: object) -> bool:
-    # A family of breakers is one as well: which of them is around a retry, the call's key says.
-    return isinstance(policy, CircuitBreaker) or isinstance(getattr(policy, "_other", None), CircuitBreaker)
-
-
-def wire_retries(pipeline: Pipeline) -> None:
-    """Tell each retry of the breaker around it."""
-    for place, policy in enumerate(pipeline.flat):
-        if _is_retry(policy):
-            wire(pipeline, policy, _breaker_around(pipeline.flat, place))
-
-
-def _others(pipeline: Pipeline, retry: Any, around: Policy | None) -> list[Pipeline]:
-    """Return the pipelines that use the retry under another breaker, but those around and inside this one."""
-    own = {*map(id, pipeline.flat)}
-    others: list[Pipeline] = []
-    for user in users_of(retry):
-        parts = {*map(id, user.flat)}
-        place = next(number for number, policy in enumerate(user.flat) if policy is retry)
-        elsewhere = _breaker_around(user.flat, place) is not around
-        if elsewhere and not (parts <= own or own <= parts):
-            others.append(user)
-    return others

@@ -14,7 +14,7 @@ from halfopen.config.adopting import adopt
 from halfopen.config.configuration import Configuration, Entry
 from halfopen.config.notations import Reference
 from halfopen.config.settings import Site
-from halfopen.pipeline import wire_retries
+from halfopen._pipeline.watching import wire_retries
 from halfopen.registry import DEFAULT_MAX_KEYS, KeyedBreakers, Registry
 from halfopen.typing import Classifier
 
