@@ -23,7 +23,8 @@ class BreakerLook(NamedTuple):
     A breaker at one instant.
 
     Attributes:
-        since, next_trial_at: Unix times; the second is None unless OPEN.
+        since, next_trial_at: Unix times to the millisecond, since two readings of two clocks are never equally far apart;
+            the second is None unless OPEN.
         held: The window, or the round of trial calls.
         judged: Whether its shares mean something.
         started: Trial calls of this round that were started.
@@ -73,8 +74,8 @@ def look_at(breaker: Any) -> BreakerLook:
         # By place: naming the fields would take as long as reading them.
         return BreakerLook(
             state.kind,
-            state.entered + (wall - now),
-            None if until == math.inf else until + (wall - now),
+            round(state.entered + (wall - now), 3),
+            None if until == math.inf else round(until + (wall - now), 3),
             held,
             0 < held[0] >= settings.minimum,
             len(state.finished) + len(state.trials) if type(state) is HalfOpenRound else 0,

@@ -203,10 +203,9 @@ def number(value: float) -> str:
 
 
 def _filled(template: str, numbers: Sequence[float]) -> str:
-    text = template % tuple(numbers)
-    if "nan\n" in text or "inf\n" in text:  # as Python shows them; a label's value ends with a quote
-        return template % tuple([number(each) for each in numbers])
-    return text
+    if math.isfinite(sum(numbers)):
+        return template % tuple(numbers)
+    return template % tuple([number(each) for each in numbers])
 
 
 def _template(group: Group) -> str:
