@@ -227,11 +227,29 @@ class CircuitBreaker(Guarding, Orders, Looking):
 
     def _failed(self, state: StateObject, began: float, error: BaseException) -> None:
         now = self._now()
-        report = self._judge.of_error(error, now - began, state.slow_after)
+        spent = now - began
+        room = state.room
+        if now < state.calm_until and spent <= state.slow_after:
+            cls = type(error)
+            try:
+                quiet = cls in self._judge.plain and not error.__dict__ and next(room, False)
+            except Exception:  # it may be a stranger's and resist being looked at
+                quiet = False
+            if quiet:
+                state.quiet_failures.append((len(state.quiet) + len(state.quiet_permits), spent, cls))
+                if state.room is not room:
+                    self._crowded(state, now)
+                return
+        report = self._judge.of_error(error, spent, state.slow_after)
         with self._lock:
             if self._abandoned:
                 self._collect(now)
             self._circuit.settle(state, 0, report, now)
+        self._after()
+
+    def _crowded(self, state: StateObject, now: float) -> None:
+        with self._lock:
+            self._circuit.crowded(state, now)
         self._after()
 
     def _succeeded(self, state: StateObject, began: float, ended: float, result: Any) -> None:

@@ -114,8 +114,8 @@ WRONG_RULES = (
         "an ignored outcome is counted in CLOSED",
         99,
         Change(
-            "        if outcome is not IGNORED:\n            failed = outcome is FAILURE\n            self.streak",
-            "        if True:\n            failed = outcome is FAILURE\n            self.streak",
+            "        if outcome is not IGNORED:\n            self.streak",
+            "        if True:\n            self.streak",
         ),
     ),
     wrong(

@@ -20,14 +20,14 @@ _MAYBE_REFUSAL: tuple[type[Exception], ...] = (RejectedError, ExceptionGroup)
 class Judge:
     """The classifier of one breaker, on the caller's thread and under no lock."""
 
-    __slots__ = ("_known", "_logged", "_name", "classifier", "judges_results")
+    __slots__ = ("_logged", "_name", "classifier", "judges_results", "plain")
 
     def __init__(self, name: str, classifier: Classifier) -> None:
         self._name = name
         self._logged: frozenset[str] = frozenset()
         self.classifier = classifier
         self.judges_results = bool(getattr(classifier, "judges_results", True))
-        self._known = NO_CARRIERS if getattr(classifier, "takes_all", False) else frozenset[type]()
+        self.plain = NO_CARRIERS if getattr(classifier, "takes_all", False) else frozenset[type]()
 
     def of_error(self, error: BaseException, spent: float, slow_after: float) -> Report:
         """Judge a call that raised after *spent* seconds."""
@@ -35,7 +35,7 @@ class Judge:
         kind = cls.__qualname__
         try:
             # Inside the `try`, because an exception may be a stranger's and resist being looked at.
-            if cls in self._known and not error.__dict__:
+            if cls in self.plain and not error.__dict__:
                 return (FAILURE, spent, None, kind)
             if not isinstance(error, Exception):
                 return _interrupted(error, spent, slow_after)

@@ -33,6 +33,11 @@ began, because the calm never outlasts a bucket; and they come before the outcom
 what it would have held had each call been judged; a differential property test shows it. Minus infinity switches
 the short cut off, for every special case at once.
 
+Failures may be quiet as well, as many as cannot trip whatever order they come in. A judged failure computes that number
+and publishes it as `room`, an iterator that ends after so many: taking one is an atomic step, too. Each quiet failure
+notes how many quiet successes came before it, so that the fold counts them in their order. Whoever finds, after
+appending, that the room is another one by now may have come too late to be reckoned with, and has the window judged.
+
 A state with something that time decides, or that refuses some calls, is `gated`: its callers ask `admit` first.
 
 Interrupts
@@ -208,6 +213,11 @@ class Circuit:
                 self._tell_outcome(state.kind, report, slow, now)
             state.settle(serial, outcome, slow, retry_after, now)
         return True
+
+    def crowded(self, state: StateObject, now: float) -> None:
+        """Judge a state to which a quiet failure came after others were judged."""
+        if state is self.state and isinstance(state, Counting):
+            state.crowded(now)
 
     def _late(self, state: StateObject, report: Report, now: float) -> None:
         self.counters.late_results += 1

@@ -79,6 +79,13 @@ class Counters:
         if self.durations is not None:
             self.durations.add(SUCCESS, durations)
 
+    def quiet_failures(self, durations: Sequence[float], error: str) -> None:
+        """Count fast failures in one go; *error* is the class of the last one."""
+        self.failures += len(durations)
+        self.last_error = error
+        if self.durations is not None:
+            self.durations.add(FAILURE, durations)
+
     def reject(self, refusal: Refusal) -> None:
         """Count a refusal."""
         if refusal is Refusal.OPEN:

@@ -275,6 +275,10 @@ def _short_fraction(numerator: int, denominator: int, largest: int = _LARGEST) -
     return high if distance <= abs(other[0] * denominator - numerator * other[1]) * high[1] else other
 
 
+MOST_ROOM = 1000
+"""Failures that are gathered at most before one is judged."""
+
+
 class TripRules:
     """The four trip rules, ready to be asked after every call."""
 
@@ -300,6 +304,20 @@ class TripRules:
         if failures >= self.failure_count:
             return Reason.FAILURE_COUNT
         return Reason.CONSECUTIVE if streak >= self.consecutive else None
+
+    def room(self, held: Sums, streak: int) -> int:
+        """
+        Return how many failures cannot trip, whatever successes come between; at most `MOST_ROOM`.
+
+        It holds while no call ages out of the window by time alone: the calls held do not get fewer then, so it is
+        known beforehand how far so many failures may carry.
+        """
+        calls, failures, _, _ = held
+        if calls < self.minimum:
+            return 0
+        part, whole = self.failure_rate
+        room = (part * calls - 1) // whole - failures if whole else MOST_ROOM
+        return min(room, MOST_ROOM, self.failure_count - 1 - failures, self.consecutive - 1 - streak)  # type: ignore[return-value]
 
     def calm(self, held: Sums) -> bool:
         """Say whether a fast success is unable to trip: the minimum is reached, or there is nothing bad to judge."""

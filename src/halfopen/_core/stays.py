@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from halfopen._core.events import ThresholdExceeded, TrialExpired
@@ -26,6 +29,11 @@ __all__ = [
 CALM_AT_MOST = 0.1
 """Seconds a calm lasts at most, so that the list of quiet successes stays short."""
 
+_BEFORE = itemgetter(0)
+
+NO_ROOM: Iterator[bool] = repeat(True, 0)
+"""Every failure is judged."""
+
 
 class StateObject:
     """One stay in one state; its identity is the epoch."""
@@ -43,9 +51,11 @@ class StateObject:
         "gated",
         "lost",
         "quiet",
+        "quiet_failures",
         "quiet_permits",
         "records",
         "refusal",
+        "room",
         "shut_until",
         "slow_after",
         "why",
@@ -66,6 +76,9 @@ class StateObject:
         # Durations of fast successes not yet folded in: of wrapped calls, and of calls that hold a permit.
         self.quiet: list[float] = []
         self.quiet_permits: list[float] = []
+        # The same of failures that cannot trip: (successes not yet folded in that came before, duration, class).
+        self.quiet_failures: list[tuple[int, float, type[BaseException]]] = []
+        self.room = NO_ROOM  # gives True to as many failures as may stay quiet
         self.lost = circuit.lost
 
     def end_at(self, when: float) -> None:
@@ -126,10 +139,12 @@ class Counting(StateObject):
         self.calm(now)
 
     def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
-        if self.quiet or self.quiet_permits:
+        failed = outcome is FAILURE
+        if failed:
+            self.room = NO_ROOM  # before the fold: whoever appends after it finds out, and is judged, too
+        if self.quiet or self.quiet_permits or self.quiet_failures:
             self.fold()
         if outcome is not IGNORED:
-            failed = outcome is FAILURE
             self.streak = self.streak + 1 if failed else 0
             held = self.window.add(failed, slow, now)
             rules = self.circuit.rules
@@ -143,6 +158,21 @@ class Counting(StateObject):
         if now >= self.calm_until:
             self.window.advance(now)
             self.calm(now)
+        if failed and now < self.calm_until:
+            self.make_room(held)
+
+    def make_room(self, held: Sums) -> None:
+        """Let as many failures be quiet as cannot trip."""
+        if not self.circuit.tells_outcomes:
+            self.room = repeat(True, self.circuit.rules.room(held, self.streak))
+
+    def crowded(self, now: float) -> None:
+        """Judge what is held: a failure was quiet in a room that others had left meanwhile."""
+        self.room = NO_ROOM
+        self.fold()
+        broken = self.circuit.rules.broken(self.window.window(), self.streak)
+        if broken is not None:
+            self.broke(broken, None, now)
 
     def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
         self.circuit.open(rule, now, retry_after)
@@ -152,17 +182,43 @@ class Counting(StateObject):
 
     def fold(self) -> None:
         # Others may append meanwhile; theirs stay behind the ones taken here.
-        wrapped, held = len(self.quiet), len(self.quiet_permits)
-        if not wrapped and not held:
+        wrapped, held, failed = len(self.quiet), len(self.quiet_permits), len(self.quiet_failures)
+        if not wrapped and not held and not failed:
             return
         durations = self.quiet[:wrapped] + self.quiet_permits[:held]
-        del self.quiet[:wrapped], self.quiet_permits[:held]
+        failures = self.quiet_failures[:failed]
+        del self.quiet[:wrapped], self.quiet_permits[:held], self.quiet_failures[:failed]
         self.circuit.counters.free_settled += held  # at once: no interrupt comes between
-        self.window.successes(wrapped + held)
+        if failures:
+            self._fold_in_order(failures, len(durations))
+        else:
+            self.window.successes(len(durations))
+            self.streak = 0
+        if durations:
+            self.circuit.counters.quiet_successes(durations)
+
+    def _fold_in_order(self, failures: list[tuple[int, float, type[BaseException]]], successes: int) -> None:
+        folded = 0
+        for before, group in groupby(failures, _BEFORE):
+            # Another's fold between counting and appending leaves a number that is too large.
+            due = min(before, successes) - folded
+            if due > 0:
+                self._succeeded(due)
+                folded += due
+            row = len(list(group))
+            self.window.failures(row)
+            self.streak += row
+        if successes > folded:
+            self._succeeded(successes - folded)
+        error = failures[-1][2].__qualname__
+        self.circuit.counters.quiet_failures([spent for _, spent, _ in failures], error)
+
+    def _succeeded(self, count: int) -> None:
+        self.window.successes(count)
         self.streak = 0
-        self.circuit.counters.quiet_successes(durations)
 
     def calm(self, now: float) -> None:
+        self.room = NO_ROOM
         circuit, held = self.circuit, self.window.window()
         if circuit.judges_every_success or not circuit.rules.calm(held) or self.overdue(held):
             self.calm_until = -math.inf

@@ -111,6 +111,15 @@ class CountedCalls:
         self.totals = (calls + count, failures, slow, both)
         self._evict()
 
+    def failures(self, count: int) -> None:
+        """Count *count* fast failures."""
+        calls, failures, slow, both = self.totals
+        if self._bad is None:
+            self._bad = deque()
+        self._bad.extend([(calls + n, (calls + n, failures + n, slow, both)) for n in range(count)])
+        self.totals = (calls + count, failures + count, slow, both)
+        self._evict()
+
     def add(self, failed: bool, slow: bool, now: float) -> Sums:
         """Count one call; return what the window holds then."""
         before = self.totals
@@ -216,6 +225,11 @@ class TimedCalls:
         """Count *count* fast successes in the bucket that was begun last."""
         calls, failures, slow, both = self.totals
         self.totals = (calls + count, failures, slow, both)
+
+    def failures(self, count: int) -> None:
+        """Count *count* fast failures in the bucket that was begun last."""
+        calls, failures, slow, both = self.totals
+        self.totals = (calls + count, failures + count, slow, both)
 
     def add(self, failed: bool, slow: bool, now: float) -> Sums:
         """Count one call in the bucket of *now*; return what the window holds then."""
