@@ -23,8 +23,8 @@ class BreakerLook(NamedTuple):
     A breaker at one instant.
 
     Attributes:
-        since, next_trial_at: Unix times to the millisecond, since two readings of two clocks are never equally far apart;
-            the second is None unless OPEN.
+        since, next_trial_at: Unix times to the millisecond, because two clocks are never read equally far apart; the
+            second is None unless OPEN.
         held: The window, or the round of trial calls.
         judged: Whether its shares mean something.
         started: Trial calls of this round that were started.

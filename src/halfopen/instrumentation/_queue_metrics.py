@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from halfopen._core.histogram import HistogramSnapshot
-from halfopen.instrumentation._metric import Metric, counter, gauge, histogram, of
+from halfopen.instrumentation._family import Family
+from halfopen.instrumentation._metric import Metric, gauge, histogram
 from halfopen.instrumentation.enumerations import QUEUE_ATTEMPTS, QUEUE_COMMANDS, QUEUE_STATES, STORE_OPERATIONS
 
 __all__ = ["AGE_BUCKETS", "QUEUE_METRICS", "STORE_METRICS", "QueueLike", "QueueNumbers", "StoreLike", "StoreNumbers"]
@@ -75,10 +76,10 @@ class StoreLike(Protocol):
         ...
 
 
-def _ages(look: Any) -> tuple[HistogramSnapshot]:
+def _ages(look: Any) -> HistogramSnapshot:
     cumulative = look.completion_age_buckets
     counts = tuple(upto - before for upto, before in zip(cumulative, (0, *cumulative), strict=False))
-    return (HistogramSnapshot(AGE_BUCKETS, counts, look.completion_age_sum),)
+    return HistogramSnapshot(AGE_BUCKETS, counts, look.completion_age_sum)
 
 
 def _operations(look: Any) -> tuple[HistogramSnapshot, ...]:
@@ -86,36 +87,22 @@ def _operations(look: Any) -> tuple[HistogramSnapshot, ...]:
 
 
 _NONE = HistogramSnapshot((), (0,) * 12, 0.0)
+_queue = Family("queue", "{message}")
 
 QUEUE_METRICS: tuple[Metric, ...] = (
-    gauge(
-        "halfopen_queue_messages", "Messages; those behind an open breaker or a held lane are delayed, not ready.",
-        lambda look: of(look.messages, QUEUE_STATES),
-        label=("state", QUEUE_STATES),
-        otel="queue.messages", otel_unit="{message}", otel_labels=("queue.message.state",),
-    ),
-    gauge("halfopen_queue_oldest_message_timestamp_seconds",
-          "Unix time at which the oldest live message was enqueued; absent when empty.",
-          lambda look: look.oldest_message, otel="queue.oldest_message.timestamp", otel_unit="s"),
-    counter(
-        "halfopen_queue_attempts_total", "Finished attempts of delivery.",
-        lambda look: of(look.attempts, QUEUE_ATTEMPTS),
-        label=("outcome", QUEUE_ATTEMPTS), otel="queue.attempts", otel_unit="{attempt}", otel_labels=("outcome",),
-    ),
-    counter(
-        "halfopen_queue_commands_total", "Orders of operators carried out.",
-        lambda look: of(look.commands, QUEUE_COMMANDS),
-        label=("command", QUEUE_COMMANDS),
-        otel="queue.commands", otel_unit="{command}", otel_labels=("queue.command",),
-    ),
-    counter("halfopen_queue_enqueued_total", "Messages taken in.",
-            lambda look: look.enqueued, otel="queue.enqueued", otel_unit="{message}"),
-    counter("halfopen_queue_completed_total", "Messages that reached their goal.",
-            lambda look: look.completed, otel="queue.completed", otel_unit="{message}"),
-    counter("halfopen_queue_dead_letters_total", "Messages given up on.",
-            lambda look: look.dead_letters, otel="queue.dead_letters", otel_unit="{message}"),
-    histogram("halfopen_queue_completion_age_seconds", "From enqueued to done.",
-              _ages, bounds=AGE_BUCKETS, otel="queue.completion.age", otel_unit="s"),
+    _queue.levels("messages", "Messages; those behind an open breaker or a held lane are delayed, not ready.",
+                  "messages", "state", QUEUE_STATES, otel_labels=("queue.message.state",)),
+    _queue.level("oldest_message_timestamp_seconds",
+                 "Unix time at which the oldest live message was enqueued; absent when empty.",
+                 "oldest_message", otel="queue.oldest_message.timestamp"),
+    _queue.counts("attempts", "Finished attempts of delivery.",
+                  "attempts", "outcome", QUEUE_ATTEMPTS, otel_unit="{attempt}"),
+    _queue.counts("commands", "Orders of operators carried out.",
+                  "commands", "command", QUEUE_COMMANDS, otel_unit="{command}", otel_labels=("queue.command",)),
+    _queue.total("enqueued", "Messages taken in.", "enqueued"),
+    _queue.total("completed", "Messages that reached their goal.", "completed"),
+    _queue.total("dead_letters", "Messages given up on.", "dead_letters"),
+    _queue.spread("completion_age_seconds", "From enqueued to done.", _ages, AGE_BUCKETS, otel="queue.completion.age"),
 )  # fmt: skip
 
 STORE_METRICS: tuple[Metric, ...] = (

@@ -11,12 +11,14 @@ __all__ = [
     "ATTEMPT_OUTCOMES",
     "BULKHEAD_REASONS",
     "CACHE_OUTCOMES",
+    "FULL",
     "HEDGE_OUTCOMES",
     "HEDGE_SKIPS",
     "OUTCOMES",
     "QUEUE_ATTEMPTS",
     "QUEUE_COMMANDS",
     "QUEUE_STATES",
+    "RATE",
     "REASONS",
     "REFUSALS",
     "REFUSALS_ALWAYS",
@@ -40,6 +42,8 @@ RETRY_OUTCOMES = tuple(outcome.value for outcome in RetryOutcome)
 ATTEMPT_OUTCOMES = tuple(outcome.value for outcome in AttemptOutcome)
 TIMEOUT_OUTCOMES = tuple(outcome.value for outcome in TimeoutOutcome)
 BULKHEAD_REASONS = ("full", "wait_timeout")
+FULL = ("full",)
+RATE = ("rate",)
 HEDGE_OUTCOMES = ("primary", "hedge", "failed")
 HEDGE_SKIPS = ("budget", "no_thread")
 CACHE_OUTCOMES = ("success", "missing", "too_old", "no_key")
