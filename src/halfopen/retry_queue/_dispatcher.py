@@ -68,6 +68,8 @@ class Dispatcher:
 
     def attention(self, lane: str) -> None:
         """Look at *lane* soon; callable from anywhere, never blocks."""
+        if lane in self._asking:
+            return  # it is looked at after this
         with self._lock:
             if lane not in self._asking:
                 self._asking[lane] = None

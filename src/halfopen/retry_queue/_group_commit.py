@@ -12,15 +12,18 @@ from __future__ import annotations
 import copy
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
 
 from ._errors import QueueError, StoreUnavailableError
 
-__all__ = ["GroupCommit", "Ticket", "Transaction", "Writer"]
+__all__ = ["GroupCommit", "Joint", "Parameters", "Ticket", "Transaction", "Writer"]
 
 T = TypeVar("T")
+Parameters = dict[str, Any] | Sequence[Any]
 _GATHERING = 0.0003
 _LOG = logging.getLogger("halfopen.retry_queue")
 
@@ -33,11 +36,11 @@ class Transaction(Protocol):
     row_lock: str
     lane_lock: str
 
-    def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
+    def execute(self, sql: str, parameters: Parameters | None = None) -> int:
         """Run one statement; return the number of rows it changed."""
         ...
 
-    def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Run one statement; return its rows."""
         ...
 
@@ -62,12 +65,39 @@ class Writer(Protocol):
         """Close the connection; never raises."""
 
 
+class Joint(ABC, Generic[T]):
+    """An operation that costs less together with others of its class."""
+
+    __slots__ = ()
+
+    @staticmethod
+    @abstractmethod
+    def together(transaction: Transaction, operations: Sequence[Any]) -> list[Any]:
+        """Run all, in this order; return what each returned, or the `QueueError` with which it was refused."""
+
+    def __call__(self, transaction: Transaction) -> T:
+        """Run it alone."""
+        outcome = self.together(transaction, [self])[0]
+        if isinstance(outcome, QueueError):
+            raise outcome
+        value: T = outcome
+        return value
+
+
 class Ticket(Generic[T]):
-    """The result of an operation, once it is durable."""
+    """
+    The result of an operation, once it is durable.
+
+    Args:
+        operation: What to do.
+        callback: As for `then`.
+    """
 
     __slots__ = ("_callbacks", "_done", "_error", "_gate", "_lock", "_value", "operation")
 
-    def __init__(self, operation: Callable[[Transaction], T]) -> None:
+    def __init__(
+        self, operation: Callable[[Transaction], T], callback: Callable[[Ticket[T]], object] | None = None
+    ) -> None:
         self.operation = operation
         self._lock = threading.Lock()
         self._gate = threading.Lock()
@@ -75,7 +105,7 @@ class Ticket(Generic[T]):
         self._done = False
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Ticket[T]], object]] = []
+        self._callbacks = [] if callback is None else [callback]
 
     def result(self, timeout: float | None = None) -> T:
         """
@@ -136,7 +166,7 @@ class GroupCommit:
         translate: Callable[[Exception], StoreUnavailableError | None],
         *,
         name: str,
-        batch: int = 500,
+        batch: int = 2000,
     ) -> None:
         self._connect = connect
         self._translate = translate
@@ -148,18 +178,22 @@ class GroupCommit:
         self._closing = False
         self._last = 0
         self._wanted = 1
+        self._asleep = False
         self._writer: Writer | None = None
         self._thread = threading.Thread(target=self._run, name=f"halfopen-{name}", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
-        """Queue *operation* for the next transaction; never waits for the disk."""
-        ticket = Ticket(operation)
+    def submit(
+        self, operation: Callable[[Transaction], T], callback: Callable[[Ticket[T]], object] | None = None
+    ) -> Ticket[T]:
+        """Queue *operation* for the next transaction; never waits for the disk. *callback* as for `Ticket.then`."""
+        ticket = Ticket(operation, callback)
         with self._lock:
             if self._closing:
                 raise StoreUnavailableError("the store is closed")
             self._waiting.append(ticket)
-            if len(self._waiting) >= self._wanted:
+            if self._asleep and len(self._waiting) >= self._wanted:
+                self._asleep = False
                 self._wake.notify()
         return ticket
 
@@ -185,15 +219,16 @@ class GroupCommit:
         with self._lock:
             self._gather()
             while not self._waiting and not self._closing:
+                self._asleep = True
                 self._wake.wait()
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch))]
 
     def _gather(self) -> None:
         """Let those who were just woken hand in their next operation, for less time than a sync takes."""
-        if self._last > 1:
-            self._wanted = self._last
-            self._wake.wait_for(lambda: len(self._waiting) >= self._wanted or self._closing, _GATHERING)
-        self._wanted = 1
+        if 1 < self._last > len(self._waiting) and not self._closing:
+            self._wanted, self._asleep = self._last, True
+            self._wake.wait(_GATHERING)
+        self._wanted, self._asleep = 1, False
 
     def _run_batch(self, tickets: Sequence[Ticket[Any]]) -> None:
         try:
@@ -215,11 +250,8 @@ class GroupCommit:
         outcomes: list[tuple[Any, QueueError | None]] = []
         writer, transaction = self._begin()
         try:
-            for ticket in tickets:
-                try:
-                    outcomes.append((ticket.operation(transaction), None))
-                except QueueError as refused:
-                    outcomes.append((None, refused))
+            for kind, run in groupby(tickets, key=_kind):
+                outcomes += _run_all(transaction, kind, [ticket.operation for ticket in run])
             writer.commit()
         except BaseException as error:
             writer.rollback()
@@ -252,3 +284,23 @@ class GroupCommit:
         for ticket in tickets:
             # One error each: raising one object in many threads would pile up tracebacks.
             ticket.settle(None, copy.copy(error))
+
+
+def _kind(ticket: Ticket[Any]) -> type:
+    return type(ticket.operation)
+
+
+def _run_all(
+    transaction: Transaction, kind: type, operations: Sequence[Callable[[Transaction], Any]]
+) -> list[tuple[Any, QueueError | None]]:
+    if issubclass(kind, Joint):
+        found = kind.together(transaction, operations)
+        return [(None, one) if isinstance(one, QueueError) else (one, None) for one in found]
+    return [_run_one(transaction, operation) for operation in operations]
+
+
+def _run_one(transaction: Transaction, operation: Callable[[Transaction], Any]) -> tuple[Any, QueueError | None]:
+    try:
+        return operation(transaction), None
+    except QueueError as refused:
+        return None, refused

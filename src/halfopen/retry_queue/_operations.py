@@ -8,12 +8,13 @@ writer may run it again.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from . import _sql
-from ._errors import DuplicateMessageError, UnknownMessageError
-from ._group_commit import Transaction
+from ._errors import DuplicateMessageError, QueueError, UnknownMessageError
+from ._group_commit import Joint, Transaction
 from ._reports import Report, Verdict
 from ._requests import Accepted, ClaimRequest, Dialect, Finished, NewMessage, Pace
 from ._rows import LaneRow, Message, MessageState
@@ -21,10 +22,25 @@ from ._rules import Change, after_receipt
 from ._trials import select_trials
 from ._verdicts import round_elsewhere
 
-__all__ = ["apply_change", "claim", "enqueue", "find", "finish", "lane_row", "log"]
+__all__ = ["Enqueue", "apply_change", "claim", "enqueue", "find", "finish", "lane_row", "log"]
 
 # Rows looked at for trial calls: the choice costs the same however long the backlog is.
 TRIAL_CANDIDATES = 1000
+
+
+class Enqueue(Joint[Accepted]):
+    """Write a new message, together with those that wait for the writer as well."""
+
+    __slots__ = ("_dialect", "_new")
+
+    def __init__(self, new: NewMessage, dialect: Dialect) -> None:
+        self._new = new
+        self._dialect = dialect
+
+    @staticmethod
+    def together(transaction: Transaction, operations: Sequence[Enqueue]) -> list[Accepted | QueueError]:
+        """Write all of them; a `DuplicateMessageError` stands where one was refused."""
+        return _enqueue_all(transaction, [one._new for one in operations], operations[0]._dialect)
 
 
 def enqueue(transaction: Transaction, new: NewMessage, dialect: Dialect) -> Accepted:
@@ -34,33 +50,29 @@ def enqueue(transaction: Transaction, new: NewMessage, dialect: Dialect) -> Acce
     Raises:
         DuplicateMessageError: The ID belongs to other bytes or another lane.
     """
-    if new.stream is not None:
-        dialect.lock_stream(transaction, new.lane, new.stream)
-    seq = dialect.insert(
-        transaction,
-        {
-            "id": new.id,
-            "lane": new.lane,
-            "stream": new.stream,
-            "stream_mode": new.stream_mode,
-            "kind": new.kind,
-            "size": new.size,
-            "digest": new.digest,
-            "created": transaction.now,
-            "deadline": new.deadline,
-            "resubmit_of": new.resubmit_of,
-            "headers": new.headers,
-            "body": new.body,
-            "file": new.file,
-            "mic": new.mic,
-        },
-    )
-    if seq is not None:
-        transaction.notify(new.lane)
-        return Accepted(new.id, seq)
+    return Enqueue(new, dialect)(transaction)
+
+
+def _enqueue_all(transaction: Transaction, news: Sequence[NewMessage], dialect: Dialect) -> list[Accepted | QueueError]:
+    streams = {(new.lane, new.stream) for new in news if new.stream is not None}
+    for lane, stream in sorted(streams):  # always in one order, or two processes would wait for each other
+        dialect.lock_stream(transaction, lane, stream)
+    first: dict[str, NewMessage] = {}
+    for new in news:
+        first.setdefault(new.id, new)
+    seqs = dialect.insert(transaction, list(first.values()))
+    for lane in {new.lane for new in news}:
+        transaction.notify(lane)
+    return [
+        Accepted(new.id, seqs[new.id]) if new.id in seqs and first[new.id] is new else _present(transaction, new)
+        for new in news
+    ]
+
+
+def _present(transaction: Transaction, new: NewMessage) -> Accepted | DuplicateMessageError:
     present = find(transaction, new.id)
     if (present.digest, present.lane) != (new.digest, new.lane):
-        raise DuplicateMessageError(f"{new.id} is the ID of another message, in lane {present.lane!r}")
+        return DuplicateMessageError(f"{new.id} is the ID of another message, in lane {present.lane!r}")
     return Accepted(new.id, present.seq, duplicate=True)
 
 

@@ -12,8 +12,6 @@ __all__ = [
     "COLUMN_LIST",
     "HISTORY",
     "NEW_LANE",
-    "NEW_MESSAGE",
-    "NEW_PAYLOAD",
     "VERSION",
     "WHICH_VERSION",
     "check_version",
@@ -142,13 +140,6 @@ def check_version(rows: list[tuple[str]]) -> None:
 WHICH_VERSION = "SELECT value FROM meta WHERE key = 'schema'"
 
 NEW_LANE = "INSERT INTO lanes (lane) VALUES (:lane) ON CONFLICT DO NOTHING"
-
-NEW_MESSAGE = """
-INSERT INTO messages (id, lane, stream, stream_mode, kind, size, digest, created, deadline, due, resubmit_of)
-VALUES (:id, :lane, :stream, :stream_mode, :kind, :size, :digest, :created, :deadline, :created, :resubmit_of)
-ON CONFLICT (id) DO NOTHING RETURNING seq"""
-
-NEW_PAYLOAD = "INSERT INTO payloads (seq, headers, body, file, mic) VALUES (:seq, :headers, :body, :file, :mic)"
 
 # The plus sign keeps the planner on the index by arrival, which needs no sorting.
 CANDIDATES = f"""

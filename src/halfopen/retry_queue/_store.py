@@ -41,8 +41,10 @@ class Store(ABC):
     dialect: Dialect
 
     @abstractmethod
-    def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
-        """Queue *operation* for the next transaction of the writer."""
+    def submit(
+        self, operation: Callable[[Transaction], T], callback: Callable[[Ticket[T]], object] | None = None
+    ) -> Ticket[T]:
+        """Queue *operation* for the next transaction of the writer; *callback* as for `Ticket.then`."""
 
     @abstractmethod
     def read(self, operation: Callable[[Reader], T]) -> T:
@@ -62,9 +64,11 @@ class Store(ABC):
 
     # ── writing ──
 
-    def enqueue(self, new: NewMessage) -> Ticket[Accepted]:
-        """Write a new message."""
-        return self.submit(lambda transaction: _operations.enqueue(transaction, new, self.dialect))
+    def enqueue(
+        self, new: NewMessage, callback: Callable[[Ticket[Accepted]], object] | None = None
+    ) -> Ticket[Accepted]:
+        """Write a new message; *callback* as for `Ticket.then`."""
+        return self.submit(_operations.Enqueue(new, self.dialect), callback)
 
     def claim(self, request: ClaimRequest) -> list[Message] | None:
         """Mark messages as ``sending``; None if another process is claiming in this lane right now."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -17,9 +17,9 @@ from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from . import _sql
 from ._bodies import Bodies
 from ._errors import StoreUnavailableError
-from ._group_commit import GroupCommit, Ticket, Transaction
+from ._group_commit import GroupCommit, Parameters, Ticket, Transaction
 from ._inspection import Reader
-from ._requests import Dialect
+from ._requests import MESSAGE_COLUMNS, PAYLOAD_COLUMNS, Dialect, NewMessage
 from ._store import Store
 from ._table_bodies import TABLE, TableBodies
 
@@ -114,9 +114,11 @@ class PostgresStore(Store):
     def _connect_writer(self) -> _Writer:
         return _Writer(self._connect(), self)
 
-    def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
+    def submit(
+        self, operation: Callable[[Transaction], T], callback: Callable[[Ticket[T]], object] | None = None
+    ) -> Ticket[T]:
         self._after_fork()
-        return self._commits.submit(operation)
+        return self._commits.submit(operation, callback)
 
     def read(self, operation: Callable[[Reader], T]) -> T:
         self._after_fork()
@@ -226,10 +228,10 @@ class _Cursor:
         self.lane_lock = " FOR NO KEY UPDATE"
         self.notices: set[str] = set()
 
-    def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
+    def execute(self, sql: str, parameters: Parameters | None = None) -> int:
         return self._connection.execute(_spelled(sql), parameters or {}).rowcount
 
-    def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         return self._connection.execute(_spelled(sql), parameters or {}).fetchall()
 
     def notify(self, lane: str) -> None:
@@ -265,18 +267,32 @@ class _Writer:
             self._connection.close()
 
 
-_INSERT = """
-WITH l AS (INSERT INTO lanes (lane) VALUES (:lane) ON CONFLICT DO NOTHING),
-     m AS (INSERT INTO messages (id, lane, stream, stream_mode, kind, size, digest, created, deadline, due, resubmit_of)
-           VALUES (:id, :lane, :stream, :stream_mode, :kind, :size, :digest, :created, :deadline, :created,
-                   :resubmit_of)
-           ON CONFLICT (id) DO NOTHING RETURNING seq)
-INSERT INTO payloads (seq, headers, body, file, mic) SELECT seq, :headers, :body, :file, :mic FROM m RETURNING seq"""
+_GIVEN = (*MESSAGE_COLUMNS, *PAYLOAD_COLUMNS)
+_TYPES = {"stream_mode": "bigint", "size": "bigint", "deadline": "float8", "body": "bytea"}
 
 
-def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
-    rows = transaction.rows(_INSERT, values)
-    return rows[0][0] if rows else None
+def _place(name: str) -> str:
+    # Bodies travel as they are, everything else as text.
+    return f"%{'b' if name == 'body' else 's'}::{_TYPES.get(name, 'text')}[]"
+
+
+# One round trip for any number of messages.
+_INSERT = f"""
+WITH given AS (
+        SELECT * FROM unnest({", ".join(_place(name) for name in _GIVEN)})
+        WITH ORDINALITY AS t ({", ".join(_GIVEN)}, n)),
+     l AS (INSERT INTO lanes (lane) SELECT DISTINCT lane FROM given ORDER BY lane ON CONFLICT DO NOTHING),
+     m AS (INSERT INTO messages ({", ".join(MESSAGE_COLUMNS)}, created, due)
+           SELECT {", ".join(MESSAGE_COLUMNS)}, %s, %s FROM given ORDER BY n
+           ON CONFLICT (id) DO NOTHING RETURNING id, seq),
+     p AS (INSERT INTO payloads (seq, {", ".join(PAYLOAD_COLUMNS)})
+           SELECT seq, {", ".join(PAYLOAD_COLUMNS)} FROM m JOIN given USING (id))
+SELECT id, seq FROM m"""
+
+
+def _insert(transaction: Transaction, news: Sequence[NewMessage]) -> dict[str, int]:
+    columns = [list(column) for column in zip(*((*new.row, *new.payload) for new in news), strict=True)]
+    return dict(transaction.rows(_INSERT, [*columns, transaction.now, transaction.now]))
 
 
 def _mark(transaction: Transaction, seqs: list[int], marks: dict[str, Any]) -> None:

@@ -223,9 +223,7 @@ class RetryQueue(Orders):
             mic=mic,
             limit=self._max_size,
         )
-        ticket = self.store.enqueue(new)
-        ticket.then(lambda done: self._enqueued(done, lane, new.file))
-        return ticket
+        return self.store.enqueue(new, lambda done: self._enqueued(done, lane, new.file))
 
     def _enqueued(self, ticket: Ticket[Accepted], lane: str, file: str | None) -> None:
         failed = ticket.error is not None

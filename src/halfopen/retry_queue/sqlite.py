@@ -6,7 +6,9 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,15 +17,17 @@ from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from . import _inspection, _sql
 from ._bodies import FileBodies
 from ._errors import StoreUnavailableError
-from ._group_commit import GroupCommit, Ticket, Transaction
+from ._group_commit import GroupCommit, Parameters, Ticket, Transaction
 from ._inspection import Reader
-from ._requests import Accepted, Dialect, NewMessage
+from ._requests import MESSAGE_COLUMNS, PAYLOAD_COLUMNS, Accepted, Dialect, NewMessage
 from ._store import Store
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 _FLOOR = (3, 37, 0)  # STRICT tables
+# Rows in one statement: each statement lets go of the interpreter's lock, and under load gets it back late.
+_AT_ONCE = 50
 _STORE_FAULTS = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -153,21 +157,28 @@ class SqliteStore(Store):
             connection.execute("PRAGMA cache_size = -32000")
         return _Writer(connection, self._clock, self._check_file)
 
-    def _insert(self, transaction: Transaction, values: dict[str, Any]) -> int | None:
-        if values["lane"] not in self._lanes:
-            transaction.execute(_sql.NEW_LANE, values)
-        return _insert(transaction, values)
+    def _insert(self, transaction: Transaction, news: Sequence[NewMessage]) -> dict[str, int]:
+        for lane in {new.lane for new in news} - self._lanes:
+            transaction.execute(_sql.NEW_LANE, {"lane": lane})
+        found: dict[str, int] = {}
+        for start in range(0, len(news), _AT_ONCE):
+            found |= _insert(transaction, news[start : start + _AT_ONCE])
+        return found
 
-    def enqueue(self, new: NewMessage) -> Ticket[Accepted]:
-        """Write a new message."""
-        ticket = super().enqueue(new)
+    def enqueue(
+        self, new: NewMessage, callback: Callable[[Ticket[Accepted]], object] | None = None
+    ) -> Ticket[Accepted]:
+        """Write a new message; *callback* as for `Ticket.then`."""
+        ticket = super().enqueue(new, callback)
         if new.lane not in self._lanes:
             ticket.then(lambda done: self._lanes.add(new.lane) if done.error is None else None)
         return ticket
 
-    def submit(self, operation: Callable[[Transaction], T]) -> Ticket[T]:
+    def submit(
+        self, operation: Callable[[Transaction], T], callback: Callable[[Ticket[T]], object] | None = None
+    ) -> Ticket[T]:
         self._after_fork()
-        return self._commits.submit(operation)
+        return self._commits.submit(operation, callback)
 
     def read(self, operation: Callable[[Reader], T]) -> T:
         self._after_fork()
@@ -242,11 +253,11 @@ class _Cursor:
         self.row_lock = ""
         self.lane_lock = ""
 
-    def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> int:
-        return self._connection.execute(sql, parameters or {}).rowcount
+    def execute(self, sql: str, parameters: Parameters | None = None) -> int:
+        return self._connection.execute(sql, parameters or ()).rowcount
 
-    def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, parameters or {}).fetchall()
+    def rows(self, sql: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters or ()).fetchall()
 
     def notify(self, lane: str) -> None:
         """Other processes see the file change."""
@@ -282,13 +293,29 @@ class _Writer:
             self._connection.close()
 
 
-def _insert(transaction: Transaction, values: dict[str, Any]) -> int | None:
-    rows = transaction.rows(_sql.NEW_MESSAGE, values)
-    if not rows:
-        return None
-    seq: int = rows[0][0]
-    transaction.execute(_sql.NEW_PAYLOAD, {**values, "seq": seq})
-    return seq
+def _insert(transaction: Transaction, news: Sequence[NewMessage]) -> dict[str, int]:
+    rows = [transaction.now, *chain.from_iterable(new.row for new in news)]
+    found = dict(transaction.rows(_new_messages(len(news)), rows))
+    payloads = [(found[new.id], *new.payload) for new in news if new.id in found]
+    if payloads:
+        transaction.execute(_new_payloads(len(payloads)), list(chain.from_iterable(payloads)))
+    return found
+
+
+@lru_cache(maxsize=_AT_ONCE)
+def _new_messages(count: int) -> str:
+    width = len(MESSAGE_COLUMNS)
+    places = [", ".join(f"?{2 + row * width + column}" for column in range(width)) for row in range(count)]
+    return (
+        f"INSERT INTO messages ({', '.join(MESSAGE_COLUMNS)}, created, due)"
+        f" VALUES {', '.join(f'({each}, ?1, ?1)' for each in places)} ON CONFLICT (id) DO NOTHING RETURNING id, seq"
+    )
+
+
+@lru_cache(maxsize=_AT_ONCE)
+def _new_payloads(count: int) -> str:
+    row = f"({', '.join('?' * (1 + len(PAYLOAD_COLUMNS)))})"
+    return f"INSERT INTO payloads (seq, {', '.join(PAYLOAD_COLUMNS)}) VALUES {', '.join([row] * count)}"
 
 
 def _mark(transaction: Transaction, seqs: list[int], marks: dict[str, Any]) -> None:
