@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from benchmarks.measure import BARE, Case, Loop
@@ -19,6 +20,18 @@ def _fine() -> None:
 
 async def _afine() -> None:
     """Do nothing, as a coroutine."""
+
+
+def _three(first: int, second: int, *, third: int) -> None:
+    """Do nothing with three arguments."""
+
+
+def _with_arguments(fn: Callable[..., Any]) -> Loop:
+    def loop(calls: int) -> None:
+        for _ in repeat(None, calls):
+            fn(1, 2, third=3)
+
+    return loop
 
 
 def _every_other(error: Exception) -> Callable[[], None]:
@@ -121,6 +134,15 @@ CASES = [
         "tenacity's retry",
     ),
     _case("pipeline by call()", 2500),
+    Case(
+        "pipeline by call(), three arguments",
+        {
+            BARE: lambda: _with_arguments(_three),
+            "halfopen": lambda: _with_arguments(GUARDS["pipeline by call()"]["halfopen"](_three)),
+        },
+        2500,
+        note="two by position, one by name",
+    ),
     _case("pipeline, standard", 2500, note="Pipeline.standard with a fallback; its retry has a budget"),
     _case("async pipeline", note="the same, interlock-cb with its timeout"),
 ]

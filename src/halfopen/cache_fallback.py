@@ -14,7 +14,7 @@ from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.notes import write_notes
-from halfopen._runtime.policy import decorate, innermost, refuse_coroutine
+from halfopen._runtime.policy import Bound, decorate, innermost, refuse_coroutine
 
 __all__ = ["CacheFallback", "CacheFallbackSnapshot", "StaleAnswer"]
 
@@ -191,8 +191,8 @@ class CacheFallback:
     def _key_of(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the call's key, None where it has none."""
         function: Callable[..., Any] | None = fn
-        if type(fn) is MethodType:
-            function, args = innermost(fn, args)
+        if isinstance(fn, (MethodType, Bound)):
+            function, args, kwargs = innermost(fn, args, kwargs)
         key: Hashable
         if self._key is not None:
             try:

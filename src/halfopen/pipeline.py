@@ -7,9 +7,9 @@ around it.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial, reduce
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from halfopen._breaker.built import times_built
@@ -22,9 +22,9 @@ from halfopen._pipeline.parts import check, refuse_what_is_no_policy
 from halfopen._pipeline.recommended import NOTHING, recommended
 from halfopen._pipeline.watching import breaker_around, is_retry, users_elsewhere, wire_retries
 from halfopen._runtime.bus import Bus
-from halfopen._runtime.chaining import chain
+from halfopen._runtime.chaining import chained
 from halfopen._runtime.clock import Clock
-from halfopen._runtime.policy import is_async, mark, refuse_what_is_no_function
+from halfopen._runtime.policy import Bound, is_async, mark, refuse_what_is_no_function
 from halfopen._runtime.wrappers import kind_of
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.typing import Classifier, Policy
@@ -68,12 +68,11 @@ class Pipeline:
         ['to', 'be']
     """
 
-    __slots__ = ("__weakref__", "_afirst", "_arest", "_first", "_rest", "flat", "name", "policies")
+    __slots__ = ("__weakref__", "achain", "binds", "chain", "flat", "name", "policies")
 
-    _first: Callable[..., Any]
-    _rest: tuple[Callable[..., Any], ...]
-    _afirst: Callable[..., Awaitable[Any]]
-    _arest: tuple[Callable[..., Any], ...]
+    chain: partial[Any]
+    achain: partial[Any]
+    binds: bool
 
     policies: tuple[Policy, ...]
     """The policies as they were given."""
@@ -88,9 +87,11 @@ class Pipeline:
         self.flat = tuple(_flat(policies))
         self.name = name
         check(name, self.flat)
-        chained: list[Any] = list(self.flat)
-        self._first, self._rest = chained[0].call, tuple(policy.call for policy in chained[1:])
-        self._afirst, self._arest = chained[0].acall, tuple(policy.acall for policy in chained[1:])
+        each: list[Any] = list(self.flat)
+        first, *rest = each
+        self.chain = partial(first.call, *(policy.call for policy in rest))
+        self.achain = partial(first.acall, *(policy.acall for policy in rest))
+        self.binds = all(type(policy).__module__.startswith("halfopen.") for policy in each)
         wire_retries(self)
 
     @classmethod
@@ -164,12 +165,10 @@ class Pipeline:
             return cast("F", type(descriptor)(self(descriptor.__func__)))
         refuse_what_is_no_function(self, fn)
         # Each policy says by itself what it cannot guard. Generators are guarded by the nested decorators.
-        nested = functools.reduce(lambda inner, policy: policy(inner), reversed(self.flat), fn)
+        nested = reduce(lambda inner, policy: policy(inner), reversed(self.flat), fn)
         if kind_of(fn) in ("generator", "async_generator"):
             return nested
-        awaited = is_async(fn)
-        calls = (self._afirst, *self._arest) if awaited else (self._first, *self._rest)
-        return mark(fn, chain(fn, calls, awaited=awaited))
+        return mark(fn, chained(self, fn, awaited=is_async(fn)))
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """
@@ -183,8 +182,11 @@ class Pipeline:
         """
         code: Any = getattr(fn, "__code__", None)
         if code is not None and code.co_flags & _UNFINISHED:
-            return cast("R", self._unfinished(fn)(*args, **kwargs))
-        return cast("R", self._first(*self._rest, fn, *args, **kwargs))
+            return self._unfinished(fn)(*args, **kwargs)  # type: ignore[no-any-return]  # as fn does
+        # A partial in a partial becomes one, and its own arguments would look like the call's.
+        if kwargs and self.binds and code is not None:
+            return self.chain(Bound(fn, *args, **kwargs))  # type: ignore[no-any-return]  # as fn does
+        return self.chain(fn, *args, **kwargs) if kwargs else self.chain(fn, *args)  # type: ignore[no-any-return]  # as fn does
 
     def _unfinished(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         if is_async(fn):
@@ -195,7 +197,9 @@ class Pipeline:
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Await *fn* through every policy; raise what it, or one of them, raises."""
-        return cast("R", await self._afirst(*self._arest, fn, *args, **kwargs))
+        if kwargs and self.binds and getattr(fn, "__code__", None) is not None:
+            return await self.achain(Bound(fn, *args, **kwargs))  # type: ignore[no-any-return]  # as fn does
+        return await self.achain(fn, *args, **kwargs)  # type: ignore[no-any-return]  # as fn does
 
     def find(self, kind: type[K]) -> K | None:
         """Return the outermost policy of a class, those of nested pipelines included; None if there is none."""

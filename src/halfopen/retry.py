@@ -30,7 +30,7 @@ from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.policy import decorate, refuse_coroutine
 from halfopen._runtime.retry_block import Attempt, Attempts
 from halfopen._runtime.retry_budget import RetryBudget, RetryBudgetSnapshot
-from halfopen._runtime.retrying import Host, Run, attempt
+from halfopen._runtime.retrying import ATTEMPT, Host, Run, attempt
 
 __all__ = [
     "Attempt",
@@ -165,13 +165,14 @@ class Retry:
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call *fn*, and again while its failure is one to retry; sleep in between."""
         host = self._host
-        if not host.quick or attempt() != 1:
+        if not host.quick or ATTEMPT.get() != 1:
             return self._call(Run(host, (fn, args, kwargs, None)), fn, args, kwargs)
         if (pay_in := host.pay_in) is not None:
             pay_in()
         began = host.now()
         try:
-            result = fn(*args, **kwargs)
+            # Without names there is no need to pack and unpack them.
+            result = fn(*args, **kwargs) if kwargs else fn(*args)  # type: ignore[call-arg]  # what was given
         except Exception as error:
             run = Run(host, (fn, args, kwargs, None), began)
             if not self._again(run, run.failed(error), error):
@@ -183,7 +184,7 @@ class Retry:
             kind: object = type(result)
             if kind is CoroutineType:
                 refuse_coroutine(self, result)
-            host.tally.first_success()
+            host.succeeded()
             return result
         return self._call(run, fn, args, kwargs)
 
@@ -216,7 +217,7 @@ class Retry:
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Await *fn*, and again while its failure is one to retry; sleep in between."""
         host = self._host
-        if not host.quick or attempt() != 1:
+        if not host.quick or ATTEMPT.get() != 1:
             return await self._acall(Run(host, (fn, args, kwargs, None)), fn, args, kwargs)
         if (pay_in := host.pay_in) is not None:
             pay_in()
@@ -231,7 +232,7 @@ class Retry:
             host.tally.ended(None)
             raise
         else:
-            host.tally.first_success()
+            host.succeeded()
             return result
         return await self._acall(run, fn, args, kwargs)
 

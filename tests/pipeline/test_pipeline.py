@@ -529,6 +529,87 @@ def test_a_cache_fallback_knows_calls_by_the_users_arguments() -> None:
         rate("JPY")
 
 
+def product(first: int, second: int, *, third: int = 1) -> int:
+    return first * second * third
+
+
+async def aproduct(first: int, second: int, *, third: int = 1) -> int:
+    return first * second * third
+
+
+RUNS: dict[str, Callable[[Pipeline], int]] = {
+    "call": lambda pipeline: pipeline.call(product, 2, 3, third=7),
+    "acall": lambda pipeline: asyncio.run(pipeline.acall(aproduct, 2, 3, third=7)),
+    "decorator": lambda pipeline: pipeline(product)(2, 3, third=7),
+    "async decorator": lambda pipeline: asyncio.run(pipeline(aproduct)(2, 3, third=7)),
+    "partial": lambda pipeline: pipeline.call(partial(product, 2), 3, third=7),
+    "decorated partial": lambda pipeline: pipeline(partial(product, 2))(3, third=7),
+}
+
+
+@pytest.mark.parametrize("style", RUNS)
+@pytest.mark.parametrize("outermost", [False, True])
+def test_a_key_sees_the_arguments_of_the_call_by_position_and_by_name(style: str, outermost: bool) -> None:
+    seen: list[Any] = []
+
+    def key(*args: Any, **kwargs: Any) -> str:
+        seen.append((args, kwargs))
+        return "k"
+
+    family = Bulkhead.per_key("k:*", 2, key=key)
+    others = [a_breaker(), Timeout("t", 5)]
+
+    result = RUNS[style](Pipeline(family, *others) if outermost else Pipeline(*others, family))
+
+    # What a partial brings is a part of the function, not of the call.
+    assert (42, [((3,) if "partial" in style else (2, 3), {"third": 7})]) == (result, seen)
+
+
+@pytest.mark.parametrize("style", ["call", "acall"])
+@pytest.mark.parametrize("innermost", [False, True])
+def test_a_cache_fallback_finds_the_last_answer_of_a_call_with_names(style: str, innermost: bool) -> None:
+    clock = FakeClock()
+    cache = CacheFallback("c", on=RejectedError, max_age=60, clock=clock)
+    breaker = a_breaker(clock=clock)
+    pipeline = Pipeline(breaker, cache) if innermost else Pipeline(cache, breaker)
+
+    answers = [RUNS[style](pipeline) for _ in range(2)]
+    if not innermost:
+        breaker.force_open()
+        answers.append(RUNS[style](pipeline))
+
+    assert {42} == {*answers}
+    assert 1 == cache.snapshot().entries
+
+
+def test_a_policy_of_the_users_own_is_handed_the_arguments() -> None:
+    handed: list[Any] = []
+
+    class Looking(Noting):
+        def call(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            handed.append((fn, args, kwargs))
+            return fn(*args, **kwargs)
+
+    pipeline = Pipeline(a_breaker(), Looking("own", []))
+
+    assert [42, 42] == [pipeline.call(product, 2, 3, third=7), pipeline(product)(2, 3, third=7)]
+    assert [(product, (2, 3), {"third": 7})] * 2 == handed
+
+
+def test_messages_show_the_function_and_not_its_arguments() -> None:
+    async def later(*, password: str) -> None:
+        """Do nothing."""
+
+    def makes(*, password: str) -> Any:
+        return later(password=password)
+
+    with pytest.raises(TypeError) as caught:
+        Pipeline(a_breaker()).call(makes, password="hunter2")
+
+    assert "makes" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_an_object_of_the_users_that_looks_like_a_policy_is_not_seen_through() -> None:
     class Client:
         name = "client"

@@ -108,7 +108,7 @@ class Guarding(Shell):
     def _async_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
             items = fn(*args, **kwargs)  # runs nothing yet, but refuses wrong arguments
-            permit = self.acquire(Call(*innermost(fn, args), kwargs))
+            permit = self.acquire(Call(*innermost(fn, args, kwargs)))
             step: Callable[[Any], Awaitable[Any]] = items.asend
             sent: Any = None
             try:
@@ -191,7 +191,7 @@ class Guarding(Shell):
         if predicate is None or kind not in (State.OPEN, State.HALF_OPEN):
             return True
         if call is None:
-            call = Call(*innermost(fn, args), kwargs or {})
+            call = Call(*innermost(fn, args, kwargs or {}))
         try:
             return bool(predicate(call))
         except Exception:

@@ -152,8 +152,8 @@ class KeyedPolicy(Generic[K]):
 
     def _of(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> K:
         key = self._need_key()
-        _, own = innermost(fn, args)
-        return self[key(*own, **kwargs)]
+        _, own, named = innermost(fn, args, kwargs)
+        return self[key(*own, **named)]
 
     def _need_key(self) -> Callable[..., Hashable]:
         if self._key is None:

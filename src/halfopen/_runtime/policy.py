@@ -10,6 +10,7 @@ from types import CoroutineType, MethodType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 __all__ = [
+    "Bound",
     "CallPolicy",
     "Hold",
     "decorate",
@@ -40,6 +41,20 @@ class CallPolicy(Protocol):
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Await *fn* under the policy."""
         ...
+
+
+class Bound(partial[Any]):
+    """
+    A function with its arguments, on its way through a chain of policies.
+
+    Handed on from policy to policy, keyword arguments are packed and unpacked at each. `innermost` sees through it.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        # Messages show the function; arguments may be secrets.
+        return repr(self.func)
 
 
 class Hold(Protocol):
@@ -99,8 +114,8 @@ def refuse_coroutine(policy: CallPolicy, result: object) -> None:
 
 
 def innermost(
-    fn: Callable[..., Any] | None, args: tuple[Any, ...]
-) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
+    fn: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any]]:
     """
     Return the user's function and its arguments, seen through the policies between.
 
@@ -108,7 +123,10 @@ def innermost(
     """
     while args and callable(args[0]) and _is_policys_own(fn):
         fn, args = args[0], args[1:]
-    return _guarded_by_ours(fn), args
+    bound: Any = fn
+    if isinstance(bound, Bound):
+        fn, args, kwargs = bound.func, bound.args, bound.keywords
+    return _guarded_by_ours(fn), args, kwargs
 
 
 def mark(fn: F, wrapper: Callable[..., Any]) -> F:

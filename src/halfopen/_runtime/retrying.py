@@ -33,15 +33,15 @@ from halfopen._runtime.retry_tally import Tally
 from halfopen._runtime.trials import in_trial
 from halfopen.errors import RejectedError
 
-__all__ = ["Host", "Run", "attempt"]
+__all__ = ["ATTEMPT", "Host", "Run", "attempt"]
 
-_ATTEMPT: ContextVar[int] = ContextVar("halfopen_attempt", default=1)
+ATTEMPT: ContextVar[int] = ContextVar("halfopen_attempt", default=1)
 _SUPPRESSING = frozenset({"open", "half_open", "forced_open"})
 
 
 def attempt() -> int:
     """Return the number of the attempt that the present code belongs to, counted from 1; 1 outside any retry."""
-    return _ATTEMPT.get()
+    return ATTEMPT.get()
 
 
 _Asked = tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any], Any]
@@ -55,9 +55,12 @@ class Host:
     Attributes:
         quick: A first attempt that succeeds needs no `Run`: nobody listens, no time is limited, no result judged.
         pay_in: Lets a call pay into the budget, where there is one.
+        succeeded: Counts a call that succeeded at its first attempt.
     """
 
-    __slots__ = ("__weakref__", "breaker", "bus", "clock", "now", "pay_in", "quick", "rng", "settings", "tally")
+    __slots__ = (
+        "__weakref__", "breaker", "bus", "clock", "now", "pay_in", "quick", "rng", "settings", "succeeded", "tally",
+    )  # fmt: skip
 
     def __init__(self, settings: RetrySettings, breaker: Any, clock: Clock, rng: Rng, bus: Bus) -> None:
         self.settings = settings
@@ -67,6 +70,7 @@ class Host:
         self.rng = rng
         self.bus = bus
         self.tally = Tally()
+        self.succeeded = self.tally.first_success
         bus.attach(self)
         self.listeners_changed()
 
@@ -133,8 +137,8 @@ class Run:
     def enter(self) -> None:
         """Begin the next attempt."""
         self.number += 1
-        if _ATTEMPT.get() != self.number:
-            self._token = _ATTEMPT.set(self.number)
+        if ATTEMPT.get() != self.number:
+            self._token = ATTEMPT.set(self.number)
         total = self._settings.total
         if total is not None:
             line = (self._began + total, self._host.clock, self._settings.name, total)
@@ -148,7 +152,7 @@ class Run:
             self._deadline = None
         if self._token is not None:
             with suppress(ValueError):  # as `lift`
-                _ATTEMPT.reset(self._token)
+                ATTEMPT.reset(self._token)
             self._token = None
 
     def failed(self, error: Exception) -> float | None:
@@ -216,7 +220,7 @@ class Run:
         only_if = self._settings.only_if
         if self._allowed is None:
             fn, args, kwargs, label = self._call
-            self._allowed = only_if is None or _ask(only_if, Call(*innermost(fn, args), kwargs, label))
+            self._allowed = only_if is None or _ask(only_if, Call(*innermost(fn, args, kwargs), label))
         return self._allowed
 
     def _judge(self, evidence: object, failure: Failure, error: Exception | None) -> float | None:
