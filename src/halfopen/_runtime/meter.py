@@ -63,7 +63,12 @@ class Meter(Gcra):
             while left := self._try(ticket, clock, began):
                 clock.sleep(left)
         finally:
-            self._next_turn(ticket)
+            # In line, because a method could be interrupted before its first step; and leaving twice does no harm.
+            try:
+                self._leave_line(ticket)
+            except BaseException:
+                self._leave_line(ticket)
+                raise
 
     async def await_turn(self, name: str, clock: Clock, max_wait: float) -> None:
         """
@@ -81,7 +86,12 @@ class Meter(Gcra):
             while left := self._try(ticket, clock, began):
                 await clock.asleep(left)
         finally:
-            self._next_turn(ticket)
+            # In line, because a method could be interrupted before its first step; and leaving twice does no harm.
+            try:
+                self._leave_line(ticket)
+            except BaseException:
+                self._leave_line(ticket)
+                raise
 
     def _enter(self, ticket: Ticket, name: str, clock: Clock, max_wait: float) -> tuple[float, bool]:
         longest = longest_wait(max_wait)
@@ -98,15 +108,8 @@ class Meter(Gcra):
         with self.lock:
             return self.take_turn(now, began, ticket)
 
-    def _next_turn(self, ticket: Ticket) -> None:
-        """Leave the line and wake who is first now; may be done twice, so after an interrupt it is done again."""
-        try:
-            self._leave_line(ticket)
-        except BaseException:
-            self._leave_line(ticket)
-            raise
-
     def _leave_line(self, ticket: Ticket) -> None:
+        """Leave the line and wake who is first now."""
         while True:
             with self.lock:
                 self.line.leave(ticket)
