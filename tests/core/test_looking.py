@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -253,16 +254,74 @@ def test_explain_counts_good_and_bad_trials() -> None:
     ] == [round_, explained(bench)]
 
 
-def test_explain_tells_when_a_limit_was_taken_away_since() -> None:
-    by_failures, by_slowness = Bench(), Bench(failure_rate_threshold=None)
-    by_failures.fail(4)
-    by_slowness.succeed(4, spent=SLOW + 1)
+def tripped_by(failing: bool = True, spent: float = 0.0, **rules: Any) -> Bench:
+    bench = Bench(**rules)
+    while bench.state is State.CLOSED:
+        (bench.fail if failing else bench.succeed)(1, spent=spent)
+    return bench
 
-    by_failures.breaker.configure(failure_rate_threshold=None)
-    by_slowness.breaker.configure(slow_call_rate_threshold=None, slow_call_duration=None, failure_rate_threshold=0.5)
 
-    assert "4 of the last 4 calls failed (limit none)" in explained(by_failures)
-    assert "4 of the last 4 calls were slow (limit none)" in explained(by_slowness)
+def ended_round(**rules: Any) -> Bench:
+    """Return a bench whose trial round has ended without a verdict of the dependency."""
+    bench = half_open(**rules)
+    held = bench.begin()
+    bench.ignore(rules.get("max_ignored", 0))
+    bench.clock.advance(10.0)
+    bench.breaker.tick()
+    for permit in held:
+        permit.ignore()
+    return bench
+
+
+def other_limits() -> dict[str, Any]:
+    """Return settings of which every limit differs from those in these tests."""
+    return {
+        "failure_rate_threshold": 0.9, "slow_call_rate_threshold": 0.8, "slow_call_duration": 7.0,
+        "failure_count_threshold": 10, "consecutive_failures": 9,
+        "half_open": HalfOpen(trial_timeout=99.0, max_ignored=99, max_duration=999.0),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "limit", "because"),
+    [
+        (tripped_by, 0.5, "4 of the last 4 calls failed (limit 50 %)"),
+        (
+            lambda: tripped_by(False, SLOW + 1, failure_rate_threshold=None),
+            1.0,
+            "4 of the last 4 calls took longer than 5 s (limit 100 %)",
+        ),
+        (lambda: tripped_by(failure_count_threshold=2), 2, "2 calls failed (limit 2)"),
+        (lambda: tripped_by(consecutive_failures=3), 3, "3 calls in a row failed"),
+        (lambda: ended_round(trial_timeout=10.0), 10.0, "a trial call did not report within 10 s"),
+        (lambda: ended_round(max_ignored=2), 2, "2 trial calls gave no evidence"),
+        (lambda: ended_round(max_duration=8.0), 8.0, "the trial round had no verdict after 8 s"),
+    ],
+    ids=["failure rate", "slow call rate", "failure count", "consecutive", "lease", "inconclusive", "max duration"],
+)
+def test_a_move_keeps_the_limit_that_was_reached_whatever_is_set_later(
+    make: Callable[[], Bench], limit: float, because: str
+) -> None:
+    bench = make()
+
+    bench.breaker.configure(**other_limits())
+    changed = explained(bench)
+    bench.breaker.configure(
+        failure_rate_threshold=1.0, slow_call_rate_threshold=None, slow_call_duration=None,
+        failure_count_threshold=None, consecutive_failures=None, half_open=HalfOpen(),
+    )  # fmt: skip
+
+    assert (limit, 5.0) == (bench.breaker.history[-1].limit, bench.breaker.history[-1].slow_call_duration)
+    assert [True, True] == [text.startswith(f"open since T because {because};") for text in (changed, explained(bench))]
+
+
+def test_a_move_for_which_nothing_was_reached_has_no_limit() -> None:
+    bench = Bench(slow_call_duration=None).go(State.OPEN)
+    bench.clock.advance(30.0)
+    bench.succeed(3)
+
+    assert [None] * 3 == [move.limit for move in bench.breaker.history]
+    assert [None] * 3 == [move.slow_call_duration for move in bench.breaker.history]
 
 
 def test_explain_does_not_pretend_to_know_a_backoff_of_the_users() -> None:

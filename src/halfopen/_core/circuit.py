@@ -425,6 +425,7 @@ class Circuit:
         event = CircuitTransitioned(
             name=self.name, at=now, old=old.kind, new=new.kind, reason=why, epoch=new.epoch,
             step=self.step if step is None else step, totals=old.held(), wait=wait, note=note, by=by,
+            limit=self.settings.limit(why), slow_call_duration=self.settings.slow_call_duration,
         )  # fmt: skip
         if isinstance(new, Open) and new.until == math.inf:
             self.wait_wanted = (new, event, at_least)  # before the move, or an interrupt would leave it OPEN for ever

@@ -53,6 +53,9 @@ class CircuitTransitioned(Event):
         wait: Seconds the circuit will stay open; None unless it opened.
         note: The reason an order gave, if any.
         by: Who gave the order, if anybody.
+        limit: What was reached, as it was set then: a share for the two rates, calls for FAILURE_COUNT, CONSECUTIVE
+            and INCONCLUSIVE, seconds for TRIAL_EXPIRED and MAX_DURATION; None for every other reason.
+        slow_call_duration: Seconds above which a call counted as slow then; None where none did.
     """
 
     old: State
@@ -64,6 +67,8 @@ class CircuitTransitioned(Event):
     wait: float | None = None
     note: str | None = None
     by: str | None = None
+    limit: float | None = None
+    slow_call_duration: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

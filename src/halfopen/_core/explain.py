@@ -18,15 +18,13 @@ def explain(
 ) -> str:
     """Put the last decision and its arithmetic into one sentence; *clock_time* shows a Unix time."""
     following = _following(look, settings, clock_time)
-    decided = decision(look, settings, last, clock_time)
+    decided = decision(look, last, clock_time)
     return f"{decided}; {following}" if following else decided
 
 
-def decision(
-    look: Snapshot, settings: Settings, last: CircuitTransitioned | None, clock_time: Callable[[float], str]
-) -> str:
+def decision(look: Snapshot, last: CircuitTransitioned | None, clock_time: Callable[[float], str]) -> str:
     """Return the part of the sentence that stays true until the next move: the state, since when, and why."""
-    because = "" if last is None else _because(last, settings)
+    because = "" if last is None else _because(last)
     return f"{_WORDS[look.state]} since {clock_time(look.since)}{because}"
 
 
@@ -41,42 +39,31 @@ _WORDS = {
 }
 
 
-def _because(last: CircuitTransitioned, settings: Settings) -> str:
+def _because(last: CircuitTransitioned) -> str:
     held = last.totals
     if last.reason is Reason.MANUAL:
         who = f" by {last.by}" if last.by else ""
         return f" by order{who}" + (f": {last.note}" if last.note else "")
-    if last.reason is Reason.FAILURE_RATE:
-        limit = _limit(_percent(settings.failure_rate_threshold))
-        return f" because {held.failures} of the last {held.calls} calls failed{limit}"
-    if last.reason is Reason.SLOW_CALL_RATE:
-        limit, slow = _limit(_percent(settings.slow_call_rate_threshold)), settings.slow_call_duration
-        took = "were slow" if slow is None else f"took longer than {slow:g} s"
-        return f" because {held.slow} of the last {held.calls} calls {took}{limit}"
-    if last.reason is Reason.FAILURE_COUNT:
-        return f" because {held.failures} calls failed" + _limit(settings.failure_count_threshold)
-    if last.reason is Reason.CONSECUTIVE:
-        return f" because {settings.consecutive_failures or 'too many'} calls in a row failed"
-    return " because " + _plain_reason(last, settings)
-
-
-def _limit(limit: object) -> str:
-    return f" (limit {'none' if limit is None else limit})"  # none: the rule was taken away since
-
-
-def _plain_reason(last: CircuitTransitioned, settings: Settings) -> str:
-    held, trials = last.totals, settings.half_open
-    return {
+    # The limits are those of the move; what is set now may be something else.
+    limit, slow = last.limit or 0, last.slow_call_duration or 0
+    words = {
+        Reason.FAILURE_RATE: f"{held.failures} of the last {held.calls} calls failed (limit {_percent(limit)})",
+        Reason.SLOW_CALL_RATE: (
+            f"{held.slow} of the last {held.calls} calls took longer than {slow:g} s (limit {_percent(limit)})"
+        ),
+        Reason.FAILURE_COUNT: f"{held.failures} calls failed (limit {limit})",
+        Reason.CONSECUTIVE: f"{limit} calls in a row failed",
         Reason.WAIT_ELAPSED: "the wait was over",
         Reason.TRIAL_SUCCEEDED: f"{held.calls - held.failures} of {held.calls} trial calls succeeded",
         Reason.TRIAL_FAILED: f"{_bad_trials(last)} of {held.calls} trial calls failed or were slow",
-        Reason.TRIAL_EXPIRED: f"a trial call did not report within {trials.trial_timeout:g} s",
-        Reason.INCONCLUSIVE: f"{trials.ignored_limit} trial calls gave no evidence",
-        Reason.MAX_DURATION: f"the trial round had no verdict after {trials.max_duration or 0:g} s",
+        Reason.TRIAL_EXPIRED: f"a trial call did not report within {limit:g} s",
+        Reason.INCONCLUSIVE: f"{limit} trial calls gave no evidence",
+        Reason.MAX_DURATION: f"the trial round had no verdict after {limit:g} s",
         Reason.RAMP_FINISHED: "the ramp was finished",
         Reason.OVERRIDE_ENDED: "the end of an order had come",
         Reason.RESTORED: "it was restored",
-    }.get(last.reason, last.reason.value)
+    }
+    return f" because {words[last.reason]}"
 
 
 def _bad_trials(last: CircuitTransitioned) -> int:
@@ -108,5 +95,5 @@ def _backoff(backoff: Backoff) -> str:
     return str(backoff) if type(backoff).__module__.startswith("halfopen.") else "of its own"
 
 
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.3g} %"
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

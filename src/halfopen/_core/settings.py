@@ -226,6 +226,22 @@ class Settings:
         wait = self.wait_in_open
         return wait if callable(wait) else Constant(wait)
 
+    def limit(self, why: Reason) -> float | None:
+        """Return what is reached when a circuit moves for this reason: a share, calls or seconds; None for nothing."""
+        limit = _LIMITS.get(why)
+        return None if limit is None else limit(self)
+
+
+_LIMITS: dict[Reason, Callable[[Settings], float | None]] = {
+    Reason.FAILURE_RATE: lambda settings: settings.failure_rate_threshold,
+    Reason.SLOW_CALL_RATE: lambda settings: settings.slow_call_rate_threshold,
+    Reason.FAILURE_COUNT: lambda settings: settings.failure_count_threshold,
+    Reason.CONSECUTIVE: lambda settings: settings.consecutive_failures,
+    Reason.TRIAL_EXPIRED: lambda settings: settings.half_open.trial_timeout,
+    Reason.INCONCLUSIVE: lambda settings: settings.half_open.ignored_limit,
+    Reason.MAX_DURATION: lambda settings: settings.half_open.max_duration,
+}
+
 
 def _retry_after_cap(backoff: Backoff) -> float:
     try:

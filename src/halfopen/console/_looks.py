@@ -74,7 +74,7 @@ class Looker:
         left = next((move for move in reversed(moves) if move.old is State.CLOSED), None)
         tripped = next((move for move in reversed(moves) if move.reason in _TRIPS), None)
         past = {
-            "sentence": decision(now, breaker.settings, moves[-1] if moves else None, _clock_time),
+            "sentence": decision(now, moves[-1] if moves else None, _clock_time),
             "born": _born(now.time, now.counters.time_in_state),
             "left_closed": None if now.state is State.CLOSED or left is None else round(breaker.unix_time(left.at), 3),
             "opened": None if tripped is None else [round(breaker.unix_time(tripped.at), 3), *tripped.totals],
