@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,14 @@ settings.register_profile(
     derandomize="HALFOPEN_EXPLORE" not in os.environ,  # a change is judged by the same examples as the one before
 )
 settings.load_profile("halfopen")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take signals as a program in the foreground does: started with ``&`` or by nohup, children would ignore them."""
+    for name, usual in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -223,13 +223,13 @@ class Storm:
     def verdict(self) -> dict[str, Any]:
         self.over = True
         for thread in self.threads:
-            thread.join(10)
+            thread.join(60)
         gc.collect()
         self.ill = False
         self.heard.clear()
         free = threading.Thread(target=self._recover)
         free.start()
-        free.join(10)
+        free.join(60)
         counters = self.breaker.snapshot().counters
         permits = counters.permits
         return {

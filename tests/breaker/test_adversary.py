@@ -506,7 +506,7 @@ def test_code_that_interrupts_the_holder_of_a_lock_may_use_everything(holder: st
 
     thread = threading.Thread(target=interrupted, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
 
     assert not thread.is_alive()
 

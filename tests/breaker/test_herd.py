@@ -48,7 +48,7 @@ class Dependency:
 
     def work(self) -> int:
         self.arrive()
-        assert self.all_refused.wait(20)
+        assert self.all_refused.wait(60)
         return 1
 
     def items(self) -> Iterator[int]:
@@ -115,7 +115,7 @@ class Threads:
 
     def _run(self) -> None:
         while True:
-            self.start.wait(20)
+            self.start.wait(60)
             if self.over:
                 return
             began = perf_counter()
@@ -123,13 +123,13 @@ class Threads:
                 self.call()
             except CircuitOpenError as error:
                 self.dependency.refused(error, perf_counter() - began)
-            self.end.wait(20)
+            self.end.wait(60)
 
     def stop(self) -> None:
         self.over = True
-        self.start.wait(20)
+        self.start.wait(60)
         for thread in self.threads:
-            thread.join(20)
+            thread.join(60)
 
 
 async def run_tasks(number: int, call: Callable[[], Awaitable[object]], dependency: Dependency) -> None:
@@ -178,8 +178,8 @@ def test_on_threads_only_n_reach_the_dependency(style: str, record_property: Any
     try:
         for _ in range(ROUNDS):
             herd.open()
-            threads.start.wait(20)
-            threads.end.wait(20)
+            threads.start.wait(60)
+            threads.end.wait(60)
             herd.check()
     finally:
         threads.stop()
@@ -213,9 +213,9 @@ def test_on_threads_and_tasks_at_once_only_n_reach_the_dependency(style: str, re
     async def rounds() -> None:
         for _ in range(ROUNDS):
             herd.open()
-            threads.start.wait(20)
+            threads.start.wait(60)
             await run_tasks(CALLERS // 2, call, herd.dependency)
-            threads.end.wait(20)
+            threads.end.wait(60)
             herd.check()
 
     try:

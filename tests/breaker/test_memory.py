@@ -84,7 +84,7 @@ def grow(calls: int) -> int:
     breaker = CircuitBreaker("x", failure_rate_threshold=1.0)
     work = breaker(lambda: None)
     longest = 0
-    for _ in range(20_000):
+    for _ in range(120_000):
         work()
     size = deep_size(breaker)
     for _ in range(calls // 10_000):
@@ -101,7 +101,7 @@ def test_calm_calls_take_no_more_memory() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_ten_million_calls_take_no_more_memory() -> None:
     assert grow(10_000_000) < 2_000
 

@@ -26,7 +26,7 @@ class Probe:
             return
         thread = threading.Thread(target=self._try)
         thread.start()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
     def _try(self) -> None:

@@ -32,7 +32,7 @@ def partner() -> Iterator[PartnerProcess]:
 
 
 def post(partner: PartnerProcess, headers: dict[str, str], body: bytes = b"UNA") -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", partner.endpoint.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", partner.endpoint.port, timeout=60)
     try:
         connection.request("POST", "/as2", body, headers)
         return connection.getresponse().status
@@ -93,7 +93,7 @@ def inbox() -> Iterator[Inbox]:
 
 
 def ask(partner: PartnerProcess, headers: dict[str, str]) -> tuple[int, str, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", partner.endpoint.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", partner.endpoint.port, timeout=60)
     try:
         connection.request("POST", "/as2", b"UNA", {**HEADERS, **headers})
         answer = connection.getresponse()
@@ -193,6 +193,6 @@ def test_the_partner_ends_when_the_pipe_to_it_closes(partner: PartnerProcess) ->
 
     process.stdin.close()
 
-    assert 0 == process.wait(20)
+    assert 0 == process.wait(60)
     with pytest.raises(ProcessLookupError):
         os.kill(partner.pid, 0)

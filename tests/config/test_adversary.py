@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -172,10 +173,12 @@ def test_a_template_that_is_inherited_along_many_ways_is_worked_out_once(read: R
     assert 7 == payments.values["minimum_calls"]
 
 
-@pytest.mark.timeout(20)
 def test_a_file_of_repetitions_is_read_in_one_go(mistakes: Mistakes) -> None:
+    began = time.thread_time()
+
     (found,) = mistakes("[breaker.a]\n" * 40_000)
 
+    assert time.thread_time() - began < 20
     assert "the table is given twice; the first time in line 1" == found.allowed
 
 

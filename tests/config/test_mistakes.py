@@ -233,11 +233,11 @@ def test_bytes_that_are_no_text_are_found_with_their_line(mistakes: Mistakes) ->
     "nonsense", [b"x" * 10_000_000, b"\x00" * 10_000_000, b"[[" * 5_000_000, b"a = 1\n" * 1_700_000]
 )
 def test_ten_megabytes_of_nonsense_fail_fast_and_clearly(mistakes: Mistakes, name: str, nonsense: bytes) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
 
     (found,) = mistakes(nonsense, name)
 
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
     assert "larger than 1 MiB" in str(found)
     assert len(str(found)) < 500
 
@@ -257,11 +257,11 @@ def test_a_huge_file_is_not_read_into_memory(tmp_path: Path) -> None:
     ["[" * 500_000, "a = " + "[" * 500_000, "{a: " * 200_000, "- " * 200_000, "x" * 1_000_000, "\x00" * 100_000],
 )
 def test_a_megabyte_of_nonsense_fails_fast_too(mistakes: Mistakes, name: str, nonsense: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
 
     found = mistakes(nonsense, name)
 
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10
     assert len("".join(map(str, found))) < 5_000
 
 

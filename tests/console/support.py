@@ -117,11 +117,11 @@ class Served:
         self._server = ConsoleServer(console, ready=started.set)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listening]}, daemon=True)
         self._thread.start()
-        assert started.wait(20)
+        assert started.wait(60)
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._listening.close()
 
@@ -149,7 +149,7 @@ def read_events(stream: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any
             fields = {}
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until something is so; return it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -159,7 +159,7 @@ def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
     raise AssertionError(f"it was never so: {condition}")
 
 
-async def until_async(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+async def until_async(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := await condition():

@@ -42,7 +42,7 @@ class Demo:
     def until_it_says(self, words: str) -> str:
         """Return the first line with *words* from now on."""
         while True:
-            line = self.lines.get(timeout=40)
+            line = self.lines.get(timeout=60)
             self.said += line
             if words in line:
                 return line
@@ -50,7 +50,7 @@ class Demo:
     def interrupt(self) -> tuple[int, str]:
         """Press Ctrl-C; return the exit code and the complaints."""
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(20)
+        self.process.wait(60)
         assert self.process.stderr is not None
         return self.process.returncode, self.process.stderr.read()
 
@@ -111,7 +111,6 @@ def test_the_snapshots_show_the_story_and_the_console_stays_until_ctrl_c() -> No
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.timeout(120)
 def test_the_page_shows_the_story_from_the_first_failure_to_the_drained_queue(open_page: Any) -> None:
     with demo("--speed", "10", "--stay") as running:
         url = url_in(running.until_it_says("watch it on the console"))
@@ -150,7 +149,7 @@ def test_a_killed_gateway_brings_its_console_back_to_the_same_url() -> None:
 
 def test_without_a_console_the_demo_is_what_it_was() -> None:
     done = subprocess.run(
-        [*COMMAND, "--speed", "100", "--no-console"], capture_output=True, text=True, timeout=50, check=False
+        [*COMMAND, "--speed", "100", "--no-console"], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (0, "") == (done.returncode, done.stderr)
@@ -166,7 +165,7 @@ def test_without_a_console_the_demo_is_what_it_was() -> None:
     ],
 )
 def test_bad_input_about_the_console_gets_one_line_and_code_2(arguments: list[str], says: str) -> None:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
 
     assert (2, "") == (done.returncode, done.stdout)
     assert done.stderr.startswith("halfopen demo: ")

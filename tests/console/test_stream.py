@@ -166,7 +166,7 @@ def test_the_server_ends_though_pages_are_watching() -> None:
     server_context.__exit__(None, None, None)
 
     assert time.monotonic() - began < 5
-    assert ended.wait(5)
+    assert ended.wait(60)
 
 
 def test_a_hundred_pages_get_the_same_trip() -> None:
@@ -180,7 +180,7 @@ def test_a_hundred_pages_get_the_same_trip() -> None:
             lines = connection.makefile("rb")
             while not lines.readline().startswith(b"data: "):
                 pass
-            ready.wait(30)
+            ready.wait(60)
             for line in lines:
                 if line.startswith(b"data: ") and any(
                     change[0] == "breaker" and change[-1].get("state") == "open"
@@ -193,11 +193,11 @@ def test_a_hundred_pages_get_the_same_trip() -> None:
         pages = [threading.Thread(target=page, args=(server.url,), daemon=True) for _ in range(100)]
         for one in pages:
             one.start()
-        ready.wait(30)
+        ready.wait(60)
         began = time.monotonic()
         fail(registry.circuit_breaker(NAME))
         for one in pages:
-            one.join(20)
+            one.join(60)
 
     assert 100 == len(told)
     assert max(told) - began < 5.0  # generous: benchmarks/console.py measures it

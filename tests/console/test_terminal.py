@@ -185,7 +185,7 @@ def test_the_command_serves_a_run_directory_and_ends_at_sigterm(tmp_path: Path) 
         assert token is not None
         code, output = run("order", "trip", NAME, "--reason", "x", "--url", url, "--token", token[1])
         process.send_signal(signal.SIGTERM)
-        ended = process.wait(20)
+        ended = process.wait(60)
     member.stop()
 
     assert (0, f"{NAME} on web-0: open\n") == (code, output)

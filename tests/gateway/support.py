@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -46,12 +47,17 @@ class Partner(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.seen: list[Seen] = []
+        self.connections = 0
         self.answer: Callable[[Seen], Reply] = lambda seen: Reply()
         self.ending = threading.Event()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        self.connections += 1
+        return super().get_request()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Stay silent: connections that break are the point here."""
@@ -116,7 +122,7 @@ def reset(handler: Any) -> None:
 
 def hang(handler: Any) -> None:
     """Answer nothing until the end of the test."""
-    handler.server.ending.wait(30)
+    handler.server.ending.wait(60)
     handler.close_connection = True
 
 
@@ -147,10 +153,10 @@ def partner_serving() -> Iterator[Partner]:
 
 
 @contextmanager
-def gateway_serving(gateway: Gateway, port: int = 0) -> Iterator[int]:
+def gateway_serving(gateway: Gateway, listening: socket.socket | None = None) -> Iterator[int]:
     """Run a gateway in a thread for the length of a block; give its port."""
     server = serve(gateway)
-    with socket.create_server(("127.0.0.1", port), backlog=256) as listening:
+    with listening or socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
@@ -158,7 +164,7 @@ def gateway_serving(gateway: Gateway, port: int = 0) -> Iterator[int]:
             yield listening.getsockname()[1]
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive(), "the gateway did not end"
 
 
@@ -183,7 +189,7 @@ class Got:
 
 def ask(port: int, path: str, body: Any = None, *, method: str = "POST", headers: dict[str, str] | None = None) -> Got:
     """Make one request on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body=body, headers=headers or {})
         response = connection.getresponse()
@@ -192,20 +198,31 @@ def ask(port: int, path: str, body: Any = None, *, method: str = "POST", headers
         connection.close()
 
 
-def raw(port: int, data: bytes, *, wait: float = 10.0) -> bytes:
-    """Send bytes; return what comes until the connection ends or nothing comes for *wait* seconds."""
-    with socket.create_connection(("127.0.0.1", port), timeout=wait) as connection:
+def raw(port: int, data: bytes, *, answers: int | None = None) -> bytes:
+    """Send bytes; return what comes until the connection ends, or until so many whole answers have come."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(data)
         got = b""
-        try:
-            while part := connection.recv(65536):
+        with suppress(ConnectionResetError):
+            while _whole(got) != answers and (part := connection.recv(65536)):
                 got += part
-        except (TimeoutError, ConnectionResetError):
-            pass
         return got
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def _whole(got: bytes) -> int:
+    """Count the answers that are there with all their body."""
+    count = 0
+    while b"\r\n\r\n" in got:
+        head, _, rest = got.partition(b"\r\n\r\n")
+        found = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        length = int(found[1]) if found else 0
+        if len(rest) < length:
+            break
+        got, count = rest[length:], count + 1
+    return count
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for what another thread does; return whether it came."""
     waiting = threading.Event()
     for _ in range(int(seconds / 0.01)):
@@ -215,9 +232,13 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return condition()
 
 
+_HELD: list[socket.socket] = []
+
+
 def closed_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
+    """Return a port on which nobody listens, and will not: it stays taken."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    _HELD.append(held)
+    port: int = held.getsockname()[1]
+    return port

@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "edi_hub"
 @pytest.mark.slow
 def test_the_story_loses_nothing_though_the_hub_is_killed() -> None:
     ran = subprocess.run(
-        [sys.executable, str(EXAMPLE / "story.py")], capture_output=True, text=True, timeout=55, check=False
+        [sys.executable, str(EXAMPLE / "story.py")], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (0, "") == (ran.returncode, ran.stderr)
@@ -60,16 +60,16 @@ class ByHand:
         order.write_text("UNB+UNOC:3+HUB+ACME")
         ran = subprocess.run(
             [sys.executable, str(EXAMPLE / "send.py"), self.hub, str(order), *more],
-            capture_output=True, text=True, timeout=40, check=True,
+            capture_output=True, text=True, timeout=240, check=True,
         )  # fmt: skip
         return ran.stdout.split()[-1]
 
     def make(self, health: str) -> None:
         request = urllib.request.Request(f"{self.acme}/health", health.encode(), method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
 
     def books(self) -> Any:
-        with urllib.request.urlopen(f"{self.acme}/books", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.acme}/books", timeout=60) as answer:
             return json.load(answer)
 
 
@@ -86,7 +86,7 @@ def test_a_document_is_delivered_or_stored_and_delivered_later(by_hand: ByHand) 
     by_hand.make("well")
 
     assert ["delivered", "stored", "stored"] == [first, second, third]
-    assert until(lambda: len(by_hand.books()["accepted"]) == 3, 30)
+    assert until(lambda: len(by_hand.books()["accepted"]) == 3)
 
 
 def test_a_document_whose_answer_was_lost_is_sent_again_and_recognised(by_hand: ByHand) -> None:
@@ -95,7 +95,7 @@ def test_a_document_whose_answer_was_lost_is_sent_again_and_recognised(by_hand: 
     by_hand.make("well")
 
     assert "stored" == how
-    assert until(lambda: bool(by_hand.books()["twice"]), 30)
+    assert until(lambda: bool(by_hand.books()["twice"]))
     assert 1 == len(by_hand.books()["accepted"])
 
 

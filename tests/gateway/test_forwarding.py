@@ -80,11 +80,11 @@ def test_the_answer_begins_before_the_partner_has_ended_it(partner: Partner, ser
 
     def parts() -> Any:
         yield b"first"
-        go_on.wait(10)
+        go_on.wait(60)
         yield b"second"
 
     partner.answer = lambda seen: Reply(body=parts())
-    connection = http.client.HTTPConnection("127.0.0.1", serving(), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", serving(), timeout=60)
     connection.request("POST", "/to/acme/x", b"x")
     response = connection.getresponse()
 
@@ -123,7 +123,7 @@ def test_an_ill_answer_is_passed_on_and_is_a_failure_with_its_retry_after(
 
     assert (503, b"sick", "77") == (got.status, got.body, got.headers["retry-after"])
     assert State.OPEN == breaker.state
-    assert 70 < breaker.snapshot().remaining_wait <= 77
+    assert 60 < breaker.snapshot().remaining_wait <= 77  # as it asked; by itself it would be 60 at most
 
 
 def test_a_404_is_an_answer(partner: Partner, serving: Any, registry: Registry) -> None:
@@ -213,7 +213,7 @@ def test_a_program_that_goes_away_in_mid_answer_is_no_evidence(
 ) -> None:
     breaker = breaker_of(registry)
     partner.answer = lambda seen: endless
-    with socket.create_connection(("127.0.0.1", serving()), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", serving()), timeout=60) as connection:
         connection.sendall(b"GET /to/acme/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(1000)
 
@@ -228,7 +228,7 @@ def test_a_program_that_goes_away_while_the_partner_thinks_is_no_evidence(
 ) -> None:
     breaker = breaker_of(registry)
     partner.answer = lambda seen: Reply(act=hang)
-    with socket.create_connection(("127.0.0.1", serving()), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", serving()), timeout=60) as connection:
         connection.sendall(b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
         assert until(lambda: len(partner.seen) == 1)
 
@@ -237,11 +237,13 @@ def test_a_program_that_goes_away_while_the_partner_thinks_is_no_evidence(
     assert ignored
 
 
-def test_a_program_that_goes_away_in_mid_upload_is_no_evidence(serving: Any, registry: Registry) -> None:
+def test_a_program_that_goes_away_in_mid_upload_is_no_evidence(
+    partner: Partner, serving: Any, registry: Registry
+) -> None:
     breaker = breaker_of(registry)
-    with socket.create_connection(("127.0.0.1", serving()), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", serving()), timeout=60) as connection:
         connection.sendall(b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nxxx")
-        threading.Event().wait(0.2)
+        assert until(lambda: partner.connections == 1)
 
     ignored = until(lambda: breaker.snapshot().counters.ignored == 1)
 
@@ -264,12 +266,12 @@ def test_a_redirect_is_not_followed_and_no_evidence(partner: Partner, serving: A
 
 
 def test_an_open_circuit_answers_at_once_with_a_problem(partner: Partner, serving: Any, registry: Registry) -> None:
-    breaker_of(registry).trip(wait=30)
+    breaker_of(registry).trip(wait=300)
 
     got = ask(serving(), "/to/acme/x", b"x" * 500_000)
 
     assert (503, "circuit-open") == (got.status, got.kind)
-    assert 29 <= int(got.headers["retry-after"]) <= 30
+    assert 200 <= int(got.headers["retry-after"]) <= 300
     told = got.json
     assert ("acme", "open", "open") == (told["circuit"], told["state"], told["reason"])
     assert told["next_trial_at"].endswith("Z")
@@ -277,9 +279,9 @@ def test_an_open_circuit_answers_at_once_with_a_problem(partner: Partner, servin
 
 
 def test_a_refusal_does_not_wait_for_the_body(serving: Any, registry: Registry) -> None:
-    breaker_of(registry).trip(wait=30)
+    breaker_of(registry).trip(wait=300)
 
-    with socket.create_connection(("127.0.0.1", serving()), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", serving()), timeout=60) as connection:
         connection.sendall(b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
         got = connection.recv(65536)
 
@@ -288,8 +290,8 @@ def test_a_refusal_does_not_wait_for_the_body(serving: Any, registry: Registry) 
 
 def test_the_same_connection_serves_on_after_a_refused_upload(serving: Any, registry: Registry) -> None:
     breaker = breaker_of(registry)
-    breaker.trip(wait=30)
-    connection = http.client.HTTPConnection("127.0.0.1", serving(), timeout=10)
+    breaker.trip(wait=300)
+    connection = http.client.HTTPConnection("127.0.0.1", serving(), timeout=60)
 
     connection.request("POST", "/to/acme/x", b"x" * 300_000)
     refused = connection.getresponse()
@@ -304,9 +306,11 @@ def test_the_same_connection_serves_on_after_a_refused_upload(serving: Any, regi
 def test_recovery_goes_through_a_trial_call(partner: Partner, serving: Any, registry: Registry) -> None:
     breaker = breaker_of(registry)
     port = serving()
-    breaker.trip(wait=0.2)
+    breaker.trip(wait=300)
 
     assert 503 == ask(port, "/to/acme/x", b"x").status
+    breaker.reset()
+    breaker.trip(wait=0.1)
     assert until(lambda: 200 == ask(port, "/to/acme/x", b"x").status)
     assert until(lambda: ask(port, "/to/acme/x", b"x").status == 200 and breaker.state == State.CLOSED)
 
@@ -416,7 +420,7 @@ def test_a_program_that_pipelines_and_goes_away_ends_its_first_exchange(
     breaker = breaker_of(registry)
     partner.answer = lambda seen: Reply(act=hang)
     one = b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
-    with socket.create_connection(("127.0.0.1", serving()), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", serving()), timeout=60) as connection:
         connection.sendall(one * 3)
         assert until(lambda: len(partner.seen) == 1)
 

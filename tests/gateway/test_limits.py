@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from typing import Any
 
 import pytest
 
 from halfopen import Registry
 from halfopen.gateway import Gateway, GatewaySettings, PartnerSettings
-from tests.gateway.support import Partner, Reply, ask, closed_port, gateway_serving, raw, until
+from tests.gateway.support import Partner, Reply, ask, gateway_serving, raw, until
 
 HEAD = b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -58,7 +57,7 @@ def test_what_no_program_should_send_is_refused_clearly(
 ) -> None:
     port = serving(gateway={"max_body": 1_000_000, "idle_timeout": 2.0})
 
-    got = raw(port, sent, wait=0.4)
+    got = raw(port, sent, answers=1)
 
     assert (status, kind) == status_and_kind(got)
     assert [] == partner.seen
@@ -74,7 +73,7 @@ def test_a_chunked_body_that_grows_too_large_is_a_413(partner: Partner, serving:
 
 
 def test_a_head_that_trickles_is_a_408(serving: Any) -> None:
-    got = raw(serving(gateway={"header_timeout": 0.3}), HEAD + b"X: a", wait=5)
+    got = raw(serving(gateway={"header_timeout": 0.3}), HEAD + b"X: a")
 
     assert (408, "head-too-slow") == status_and_kind(got)
 
@@ -82,21 +81,21 @@ def test_a_head_that_trickles_is_a_408(serving: Any) -> None:
 def test_a_second_head_that_trickles_ends_the_connection(serving: Any) -> None:
     first = HEAD + b"Content-Length: 1\r\n\r\nx"
 
-    got = raw(serving(gateway={"header_timeout": 0.3, "keep_alive": 60}), first + HEAD + b"X: a", wait=5)
+    got = raw(serving(gateway={"header_timeout": 0.3, "keep_alive": 60}), first + HEAD + b"X: a")
 
     assert got.startswith(b"HTTP/1.1 200 ")
     assert b"408 Request Timeout" in got
 
 
 def test_a_silent_connection_is_closed(serving: Any) -> None:
-    assert b"" == raw(serving(gateway={"header_timeout": 0.3}), b"", wait=5)
+    assert b"" == raw(serving(gateway={"header_timeout": 0.3}), b"")
 
 
 @pytest.mark.parametrize("length", [10, 500_000], ids=["small", "streamed"])
 def test_a_body_that_stalls_is_a_408_and_no_evidence(serving: Any, registry: Registry, length: int) -> None:
     port = serving(gateway={"idle_timeout": 0.3})
 
-    got = raw(port, HEAD + b"Content-Length: %d\r\n\r\nx" % length, wait=2)
+    got = raw(port, HEAD + b"Content-Length: %d\r\n\r\nx" % length, answers=1)
 
     assert (408, "body-too-slow") == status_and_kind(got)
     assert 0 == registry.circuit_breaker("acme").snapshot().counters.failures
@@ -104,7 +103,7 @@ def test_a_body_that_stalls_is_a_408_and_no_evidence(serving: Any, registry: Reg
 
 def test_a_program_that_reads_nothing_is_cut_off(partner: Partner, serving: Any, registry: Registry) -> None:
     partner.answer = lambda seen: Reply(body=b"x" * 50_000_000)
-    with socket.create_connection(("127.0.0.1", serving(gateway={"idle_timeout": 0.3})), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", serving(gateway={"idle_timeout": 0.3})), timeout=60) as connection:
         connection.sendall(b"GET /to/acme/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
         ignored = until(lambda: registry.circuit_breaker("acme").snapshot().counters.ignored == 1)
@@ -115,7 +114,7 @@ def test_a_program_that_reads_nothing_is_cut_off(partner: Partner, serving: Any,
 def test_chunked_nonsense_in_mid_upload_ends_the_exchange(partner: Partner, serving: Any, registry: Registry) -> None:
     sent = HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n"
 
-    got = raw(serving(), sent, wait=5)
+    got = raw(serving(), sent)
 
     assert (400, "not-http") == status_and_kind(got)
     assert 0 == registry.circuit_breaker("acme").snapshot().counters.failures
@@ -123,21 +122,27 @@ def test_chunked_nonsense_in_mid_upload_ends_the_exchange(partner: Partner, serv
 
 def test_more_connections_than_allowed_are_refused(serving: Any) -> None:
     port = serving(gateway={"max_connections": 2})
-    held = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(2)]
-    threading.Event().wait(0.1)
+    held = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(2)]
 
-    got = raw(port, b"", wait=5)
+    got = raw(port, b"")
 
     assert (503, "too-many-connections") == status_and_kind(got)
     for connection in held:
         connection.close()
-    assert until(lambda: 200 == ask(port, "/to/acme/x", b"x").status)
+    assert until(lambda: _is_served(port))
+
+
+def _is_served(port: int) -> bool:
+    try:
+        return 200 == ask(port, "/to/acme/x", b"x").status
+    except OSError:  # cut off with the request unread
+        return False
 
 
 def test_a_url_that_leads_back_to_the_gateway_is_a_loop() -> None:
-    port = closed_port()
-    back = PartnerSettings(name="back", url=f"http://127.0.0.1:{port}/to/back")
-    with gateway_serving(Gateway(GatewaySettings(), {"back": back}), port=port):
+    listening = socket.create_server(("127.0.0.1", 0))
+    back = PartnerSettings(name="back", url=f"http://127.0.0.1:{listening.getsockname()[1]}/to/back")
+    with gateway_serving(Gateway(GatewaySettings(), {"back": back}), listening) as port:
         looped = ask(port, "/to/back/x", b"x")
 
     assert (508, "loop") == (looped.status, looped.kind)

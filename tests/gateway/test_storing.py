@@ -92,7 +92,7 @@ def test_a_large_message_is_streamed_to_disk_and_from_there(
 def test_an_upload_that_breaks_off_is_not_stored(serving: Any, registry: Registry) -> None:
     opened(registry)
     port = serving(queue=True, store_and_forward=True)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.putrequest("POST", "/to/acme/x")
     connection.putheader("Content-Length", "200000")
     connection.endheaders(b"x" * 1000)

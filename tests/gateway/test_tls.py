@@ -92,7 +92,7 @@ def test_the_gateway_itself_speaks_tls(serving: Any, certificates: Path) -> None
     files = {"certificate": str(certificates / "good.pem"), "key": str(certificates / "good.key")}
     port = serving(gateway={**files, "token": "t"})
     context = ssl.create_default_context(cafile=str(certificates / "good.pem"))
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
 
     connection.request("POST", "/to/acme/x", b"x", {"Halfopen-Token": "t"})
 

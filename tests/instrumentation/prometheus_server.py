@@ -29,7 +29,7 @@ class Prometheus:
 
     def get(self, path: str, **parameters: str) -> Any:
         query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{self._url}{path}?{query}", timeout=5) as response:
+        with urllib.request.urlopen(f"{self._url}{path}?{query}", timeout=60) as response:
             return json.load(response)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ class Prometheus:
         found: list[dict[str, Any]] = self.get("/api/v1/query", query=expression)["result"]
         return found
 
-    def wait_for(self, expression: str, seconds: float = 15.0) -> list[dict[str, Any]]:
+    def wait_for(self, expression: str, seconds: float = 60.0) -> list[dict[str, Any]]:
         """Return the series once there are any."""
         end = time.monotonic() + seconds
         while not (found := self.query(expression)):
@@ -51,7 +51,6 @@ def running(
     directory: Path, targets: list[str], *, path: str = "/metrics", rules: str | None = None
 ) -> Iterator[Prometheus]:
     """Run a server that scrapes *targets* and evaluates *rules* every 300 ms."""
-    port = _free_port()
     listed = ", ".join(f"'{target}'" for target in targets)
     (directory / "prometheus.yml").write_text(
         "global: {scrape_interval: 300ms, evaluation_interval: 300ms}\n"
@@ -60,23 +59,31 @@ def running(
     )
     if rules is not None:
         (directory / "rules.yml").write_text(rules, encoding="utf-8")
-    server = subprocess.Popen(
-        [
-            "prometheus",
-            f"--config.file={directory / 'prometheus.yml'}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    server, port = _started(directory)
     try:
-        _wait_until_ready(server, port)
         yield Prometheus(port)
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
+
+
+def _started(directory: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a server; on another port if somebody else took the free one meanwhile."""
+    for attempt in range(5):
+        port = _free_port()
+        command = [
+            "prometheus",
+            f"--config.file={directory / 'prometheus.yml'}",
+            f"--storage.tsdb.path={directory / f'data-{attempt}'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=error",
+        ]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if _is_ready(server, port):
+            return server, port
+        server.kill()
+        server.wait(60)
+    raise AssertionError("prometheus does not start")
 
 
 def _free_port() -> int:
@@ -86,14 +93,14 @@ def _free_port() -> int:
         return port
 
 
-def _wait_until_ready(server: subprocess.Popen[bytes], port: int) -> None:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        assert server.poll() is None, "prometheus has ended"
+def _is_ready(server: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until it is ready, or has ended."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and server.poll() is None:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=1).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10).close()
         except OSError:
             time.sleep(0.05)
         else:
-            return
-    raise TimeoutError("prometheus is not ready")
+            return server.poll() is None
+    return False

@@ -102,7 +102,7 @@ def test_each_selector_of_the_alert_rules_returns_series(prometheus: Prometheus,
 
 @pytest.mark.parametrize("alert", re.findall(r"- alert: (\w+)", RULES))
 def test_each_alert_fires_when_its_cause_is_there(prometheus: Prometheus, alert: str) -> None:
-    assert prometheus.wait_for(f'ALERTS{{alertname="{alert}",alertstate="firing"}}', seconds=40)
+    assert prometheus.wait_for(f'ALERTS{{alertname="{alert}",alertstate="firing"}}', seconds=120)
 
 
 def test_no_alert_fires_for_what_is_well(prometheus: Prometheus) -> None:

@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _hang(self, mode: str) -> None:
-        self.server.ending.wait(30)
+        self.server.ending.wait(60)
         self.close_connection = True
 
     def _trickle(self, mode: str) -> None:
@@ -164,15 +164,19 @@ def serving() -> Iterator[FaultServer]:
             thread.join()
 
 
+_HELD: list[socket.socket] = []
+
+
 def closed_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
+    """Return a port on which nobody listens, and will not: it stays taken."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    _HELD.append(held)
+    port: int = held.getsockname()[1]
+    return port
 
 
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for what another thread does; return whether it came."""
     waiting = threading.Event()
     for _ in range(int(seconds / 0.005)):

@@ -67,7 +67,7 @@ class GrpcFaultServer:
         self.seen.append(wanted)
         wanted = self.mode or wanted
         if wanted == "hang":
-            self.ending.wait(10)
+            self.ending.wait(60)
         elif wanted == "raise":
             raise KeyError(wanted)
         elif wanted != "ok":

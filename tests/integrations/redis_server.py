@@ -35,7 +35,7 @@ def private_redis() -> Iterator[str]:
         command = [redis_binary(), "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as server:
             try:
-                assert until(lambda: _answers(path), seconds=10)
+                assert until(lambda: _answers(path))
                 yield path
             finally:
                 server.terminate()
@@ -45,5 +45,5 @@ def _answers(path: str) -> bool:
     with redis.Redis(unix_socket_path=path, socket_timeout=1, retry=None) as client:
         try:
             return bool(client.ping())
-        except redis.ConnectionError:
+        except (redis.ConnectionError, redis.TimeoutError):
             return False

@@ -137,7 +137,7 @@ def working(folder: Path, **settings: str) -> Iterator[None]:
         finally:
             worker.send_signal(signal.SIGTERM)
             try:
-                worker.wait(10)
+                worker.wait(60)
             except subprocess.TimeoutExpired:
                 worker.kill()
 
@@ -154,12 +154,12 @@ def test_a_refused_task_is_put_back_to_the_trial_time_without_using_up_a_retry(
     notes.set("sick", "1")
     with working(tmp_path, WAIT="1.5"):
         first = tasks.plain.delay()
-        assert isinstance(first.get(timeout=20, propagate=False), ConnectionError)
+        assert isinstance(first.get(timeout=60, propagate=False), ConnectionError)
         notes.delete("sick")
 
         second = tasks.plain.delay()
 
-        assert "accepted" == second.get(timeout=20)
+        assert "accepted" == second.get(timeout=60)
 
     opened = story(notes, first)[-1][2]
     told = story(notes, second)
@@ -176,7 +176,7 @@ def test_retries_are_used_up_by_failures_and_not_by_refusals(tasks: Any, notes: 
         assert until(lambda: len([each for each in story(notes, result) if each[0] == "run"]) >= 2, 20)
         notes.delete("sick")
 
-        assert "accepted" == result.get(timeout=20)
+        assert "accepted" == result.get(timeout=60)
 
     told = story(notes, result)
     sent = [retries for word, retries, _ in told if word == "sent"]
@@ -189,7 +189,7 @@ def test_where_nobody_knows_how_long_the_task_says_it(tasks: Any, notes: Any, tm
     with working(tmp_path):
         result = tasks.forced.delay()
 
-        assert "accepted" == result.get(timeout=20)
+        assert "accepted" == result.get(timeout=60)
 
     told = story(notes, result)
     assert ["run", "run", "sent"] == [word for word, _, _ in told]
@@ -201,7 +201,7 @@ def test_other_errors_fail_as_ever(tasks: Any, notes: Any, tmp_path: Path) -> No
         result = tasks.fail.delay()
 
         with pytest.raises(ValueError, match="a mistake of the task"):
-            result.get(timeout=20)
+            result.get(timeout=60)
 
     assert 1 == len(story(notes, result))
 

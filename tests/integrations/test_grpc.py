@@ -156,7 +156,7 @@ class Aio:
             task.add_done_callback(lambda task: (told.append(task), done.set()))
 
         self._loop.call_soon_threadsafe(start)
-        assert done.wait(10)
+        assert done.wait(60)
         return told[0].result()
 
     def _method(self, kind: str, wanted: str | None, timeout: float | None) -> Any:

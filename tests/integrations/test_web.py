@@ -69,7 +69,7 @@ def serving_wsgi(app: Any) -> Iterator[int]:
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path)
         response: HTTPResponse = connection.getresponse()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def noticed(number: int) -> int:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.planted", "--first", str(number)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=50,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert 0 == ran.returncode, ran.stderr
     return json.loads(ran.stdout)["noticed"]

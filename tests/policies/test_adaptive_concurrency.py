@@ -202,7 +202,7 @@ def test_many_threads_never_exceed_the_limit() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
     assert counts["most"] <= 4
     seen = policy.snapshot()

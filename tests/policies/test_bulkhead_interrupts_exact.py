@@ -45,7 +45,7 @@ class InterruptedLock:
 
 
 def until(condition: Any) -> None:
-    for _ in range(20_000):
+    for _ in range(120_000):
         if condition():
             return
         threading.Event().wait(0.0005)
@@ -77,8 +77,8 @@ def test_a_bulkhead_frees_its_place_and_wakes_who_waits(point: str, n: int, styl
                 work()
 
     if waiter.ident is not None:
-        assert served.wait(10)
-        waiter.join(10)
+        assert served.wait(60)
+        waiter.join(60)
     assert (0, 0) == (bulkhead._pool.in_use, bulkhead._pool.line.waiting)
 
 
@@ -94,11 +94,11 @@ def test_one_that_waits_for_a_bulkhead_leaves_it_as_it_was(point: str, n: int, s
 
     def hold() -> None:
         inside.set()
-        leave.wait(10)
+        leave.wait(60)
 
     holder = threading.Thread(target=bulkhead.call, args=(hold,), daemon=True)
     holder.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     timer = threading.Timer(0.005, leave.set)
     timer.start()
     with suppress(KeyboardInterrupt):
@@ -107,13 +107,13 @@ def test_one_that_waits_for_a_bulkhead_leaves_it_as_it_was(point: str, n: int, s
         else:
             with bulkhead.acquire():
                 pass
-    holder.join(10)
-    timer.join(10)
+    holder.join(60)
+    timer.join(60)
 
     next_one = threading.Thread(target=bulkhead.call, args=(last.set,), daemon=True)
     next_one.start()
-    assert last.wait(10)
-    next_one.join(10)
+    assert last.wait(60)
+    next_one.join(60)
     assert (0, 0) == (bulkhead._pool.in_use, bulkhead._pool.line.waiting)
 
 
@@ -159,8 +159,8 @@ def test_one_that_waits_for_its_turn_lets_the_next_one_have_it(point: str, n: in
         limiter.call(int)
 
     if behind.ident is not None:
-        assert served.wait(10)
-        behind.join(10)
+        assert served.wait(60)
+        behind.join(60)
     until(lambda: limiter._meter.line.waiting == 0)
 
 

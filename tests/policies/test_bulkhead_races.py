@@ -73,7 +73,7 @@ def storm(policy: Any, seed: int, calls: int, inside: Inside) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive(), f"somebody waits for ever: {policy!r}"
 
 

@@ -223,7 +223,7 @@ def test_an_answer_whose_finalizer_asks_the_cache_again_does_not_lock_it_up(cloc
         cache._store(key, Answer())
     worker = threading.Thread(target=cache.forget, daemon=True)
     worker.start()
-    worker.join(5)
+    worker.join(60)
 
     assert not worker.is_alive()
     assert 0 == cache.snapshot().entries

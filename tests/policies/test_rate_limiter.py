@@ -23,13 +23,13 @@ from halfopen.testing import FakeClock
 
 
 async def auntil(condition: Any) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not condition():
             await anyio.sleep(0.0005)
 
 
 def until(condition: Any) -> None:
-    for _ in range(20_000):
+    for _ in range(120_000):
         if condition():
             return
         threading.Event().wait(0.0005)
@@ -43,7 +43,7 @@ class HeldClock(FakeClock):
         woken = threading.Event()
         self.sleeps.append(seconds)
         self.call_at(self.monotonic() + seconds, woken.set)
-        assert woken.wait(10)
+        assert woken.wait(60)
 
     async def asleep(self, seconds: float) -> None:
         due = self.monotonic() + seconds
@@ -149,7 +149,7 @@ def test_those_who_wait_are_counted_before_a_newcomer_may() -> None:
         count = limiter.snapshot
         until(lambda seen=count: seen().waiting < 2)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert 2.0 == clock.monotonic()
 
 
@@ -168,7 +168,7 @@ def test_a_newcomer_does_not_overtake_the_first_in_line_that_is_not_awake_yet() 
 
     assert 1.0 == caught.value.retry_after
     clock.advance(0)
-    thread.join(10)
+    thread.join(60)
 
 
 def test_one_that_has_its_permit_is_in_line_no_longer() -> None:
@@ -191,7 +191,7 @@ def test_threads_are_served_in_the_order_they_came() -> None:
         threads[-1].start()
         until(lambda count=who + 1: limiter.snapshot().waiting + len(order) == count)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
 
     assert list(range(10)) == order
 
@@ -260,7 +260,7 @@ def test_a_task_cancelled_at_any_point_stops_nobody_else(victim: int, steps: int
         for _ in range(steps):
             await asyncio.sleep(0)
         tasks[victim].cancel()
-        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
 
     asyncio.run(main())
 
@@ -281,7 +281,7 @@ def test_many_threads_never_exceed_the_rate() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
 
     assert 160 == len(times)
     assert max(times) - began >= (160 - 5) / 2000

@@ -39,7 +39,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_locks_and_threads_of_the_parent_do_not_hang_the_child() -> None:
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (0, "") == (ended.returncode, ended.stderr)

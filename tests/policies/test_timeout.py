@@ -239,14 +239,14 @@ class Hanging:
         self.ended = threading.Semaphore(0)
 
     def __call__(self) -> str:
-        self.release.wait(10)
+        self.release.wait(60)
         self.ended.release()
         return "late"
 
     def finish(self, timeout: Timeout, calls: int) -> None:
         self.release.set()
         for _ in range(calls):
-            assert self.ended.acquire(timeout=10)
+            assert self.ended.acquire(timeout=60)
         while timeout.snapshot().threads:
             time.sleep(0.001)
 
@@ -345,7 +345,7 @@ def test_an_idle_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     timeout = Timeout("bank", 10, worker_thread=True)
 
     thread = timeout.call(threading.current_thread)
-    thread.join(5)
+    thread.join(60)
 
     assert not thread.is_alive()
     assert "again" == timeout.call(lambda: "again")

@@ -185,13 +185,13 @@ def test_where_no_thread_can_be_started_nothing_is_lost_and_sending_goes_on(
         queue.lane("acme", sender=send)
         queue.start()
         first = queue.enqueue("acme", b"x").message_id
-        assert failed.wait(5)
+        assert failed.wait(60)
         until(lambda: queue.get(first).last_outcome == "ignored")
         assert (S.WAITING, 0) == (queue.get(first).state, queue.get(first).attempts)
 
         queue.retry(first)
 
-        assert sent.wait(10)
+        assert sent.wait(60)
         until(lambda: queue.get(first).state is S.DONE)
         assert 1 == queue.get(first).attempts
 

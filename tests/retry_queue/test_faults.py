@@ -329,7 +329,7 @@ queue.close()
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=240,
         check=True,
     )
 

@@ -152,7 +152,7 @@ def test_a_hundred_megabytes_pass_through_in_flat_memory(tmp_path: Path) -> None
         env=environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=240,
         check=True,
     )
 

@@ -104,7 +104,7 @@ def test_enqueueing_into_an_ordered_stream_waits_for_the_one_before_it(
         other.commit()
 
     assert not before_the_other_commits
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def test_several_processes_may_make_the_tables_at_once(postgres: str, schema: str) -> None:

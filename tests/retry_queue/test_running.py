@@ -18,14 +18,14 @@ S = MessageState
 FAST = LaneProfile(limit=8, spread=0.0)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.005)
 
 
-async def auntil(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def auntil(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     with anyio.fail_after(seconds):
         while not condition():
             await anyio.sleep(0.005)
@@ -121,7 +121,7 @@ def test_stopping_lets_sends_in_flight_end_and_claims_nothing_new(real_store: St
 
     def send(_: Delivery) -> Report:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return DELIVERED
 
     queue = RetryQueue(real_store)
@@ -129,7 +129,7 @@ def test_stopping_lets_sends_in_flight_end_and_claims_nothing_new(real_store: St
     queue.start()
     for number in range(3):
         queue.enqueue("acme", b"x", message_id=f"m{number}")
-    begun.wait(10)
+    begun.wait(60)
     threading.Timer(0.1, go_on.set).start()
 
     ended = queue.stop(grace=10)
@@ -152,7 +152,7 @@ def test_a_sender_of_the_wrong_colour_is_refused(tmp_path: Path) -> None:
 def test_a_slow_listener_does_not_hold_up_sending(tmp_path: Path) -> None:
     stuck = threading.Event()
     with RetryQueue(tmp_path / "q.db") as queue:
-        queue.subscribe(lambda _: stuck.wait(10))
+        queue.subscribe(lambda _: stuck.wait(60))
         partner = Partner([Report(Verdict.REFUSED, "a"), Report(Verdict.REFUSED, "b"), DELIVERED])
         queue.lane("acme", sender=partner, profile=FAST)
         queue.start()

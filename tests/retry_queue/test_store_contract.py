@@ -531,7 +531,7 @@ def test_other_processes_are_told_of_arrivals_and_orders(open_store: Callable[..
     put(there, "new", lane="globex")
     there.command("old", "retry")
 
-    assert told.wait(10)
+    assert told.wait(60)
     stopped.set()
-    watcher.join(10)
+    watcher.join(60)
     assert not watcher.is_alive()

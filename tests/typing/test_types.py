@@ -18,7 +18,6 @@ LOSSES = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("before", "after"), LOSSES, ids=["error", "type"])
 def test_mypy_notices_a_lost_error_and_a_lost_type(before: str, after: str, tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api")
