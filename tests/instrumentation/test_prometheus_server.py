@@ -147,7 +147,7 @@ def test_odd_names_survive_the_way_through_prometheus(tmp_path: Path) -> None:
     with running(tmp_path, [f"127.0.0.1:{serve(wsgi_app(registry)).server_port}"]) as server:
         found = server.wait_for("halfopen_circuit_breaker_minimum_calls")
 
-    assert {*odd[:-1], "nul\N{REPLACEMENT CHARACTER}"} == {series["metric"]["name"] for series in found}
+    assert {*odd} == {series["metric"]["name"] for series in found}
 
 
 def test_openmetrics_is_scraped_too(tmp_path: Path) -> None:
