@@ -142,6 +142,20 @@ def fault(where: str, point: str, seen: str) -> None:
     queue.tick()
 
 
+def hold(where: str, seen: str) -> None:
+    """Begin to send one message, and never end."""
+
+    def post(delivery: Delivery) -> Report:
+        delivery.body()
+        open(seen, "x").close()
+        signal.pause()
+        return Report(Verdict.DELIVERED)
+
+    queue = RetryQueue(open_store(where))
+    queue.lane("acme", sender=post, profile=LaneProfile(timeout=3600.0))
+    queue.tick()
+
+
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:]
-    {"enqueue": enqueue, "send": send, "fault": fault}[role](*arguments)
+    {"enqueue": enqueue, "send": send, "fault": fault, "hold": hold}[role](*arguments)

@@ -142,9 +142,10 @@ class Campaign:
 
     def kill(self, name: str) -> None:
         process = self.processes[name]
+        # Before: once it is dead others take over, and they may be quicker than we are.
+        self.killed[process.pid] = time.monotonic()
         process.send_signal(signal.SIGKILL)
         process.wait()
-        self.killed[process.pid] = time.monotonic()
 
     def round(self, rng: random.Random) -> None:
         self.wait_for(rng.randrange(1, 15))

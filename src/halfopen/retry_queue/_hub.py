@@ -21,7 +21,7 @@ class Hub:
     What all lanes of one process share.
 
     Attributes:
-        process: Names this process in leases and verdicts.
+        instance: Tells the queues of one process apart.
         attention: Asks for a step of a lane.
         again: Writes the store did not take, to be tried again.
         closes: Monotonic times at which lanes of this process have closed lately, by lane.
@@ -32,7 +32,12 @@ class Hub:
     rng: random.Random
     alerts: Alerts
     tally: Tally
-    process: str
+    instance: str
     attention: Callable[[str], None]
     closes: dict[str, float] = field(default_factory=dict)
     again: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def process(self) -> str:
+        """Name this process and this queue in leases and verdicts."""
+        return f"{self.store.owner()}.{self.instance}"

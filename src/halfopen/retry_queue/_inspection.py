@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from . import _sql
 from ._rows import HistoryEntry, LaneRow, Message, MessageState
+from ._verdicts import unpack
 
 __all__ = ["LaneCounts", "Look", "Reader", "Selection"]
 
@@ -196,6 +197,18 @@ def history(reader: Reader, seq: int) -> list[HistoryEntry]:
     )
     names = tuple(HistoryEntry.__dataclass_fields__)
     return [HistoryEntry(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def claims(reader: Reader) -> tuple[list[str], dict[str, str]]:
+    """Return the tokens of messages in flight, and by lane the process that makes trial calls."""
+    tokens = reader.rows(
+        "SELECT DISTINCT lease_token FROM messages WHERE state = 'sending' AND lease_token IS NOT NULL"
+    )
+    rounds = reader.rows("SELECT lane, breaker FROM lanes WHERE breaker LIKE :half_open", {"half_open": "%half_open%"})
+    verdicts = {lane: unpack(breaker) for lane, breaker in rounds}
+    return [token for (token,) in tokens], {
+        lane: verdict.by for lane, verdict in verdicts.items() if verdict is not None and verdict.is_round
+    }
 
 
 def payload(reader: Reader, seq: int) -> tuple[str, bytes | None, str | None, str | None, bytes | None]:

@@ -11,6 +11,7 @@ from . import _commands, _inspection, _operations, _upkeep
 from ._bodies import Bodies
 from ._group_commit import Ticket, Transaction
 from ._inspection import LaneCounts, Look, Reader, Selection
+from ._owners import owner_of
 from ._profile import LaneProfile
 from ._reports import Report
 from ._requests import Accepted, ClaimRequest, Dialect, Finished, NewMessage, Pace
@@ -57,6 +58,14 @@ class Store(ABC):
     @abstractmethod
     def lease_prefix(self) -> str:
         """Return what every lease token of this machine's present boot begins with."""
+
+    @abstractmethod
+    def owner(self) -> str:
+        """Name this process as an owner of leases; an empty text if nobody could see that it has died."""
+
+    @abstractmethod
+    def gone(self, owners: frozenset[str]) -> frozenset[str]:
+        """Return those of *owners* whose process has ended."""
 
     @abstractmethod
     def close(self) -> None:
@@ -107,8 +116,17 @@ class Store(ABC):
     # ── upkeep ──
 
     def reap(self, profile_of: Callable[[str], LaneProfile], own: frozenset[int]) -> list[tuple[Message, Change]]:
-        """Give up on senders whose lease ran out."""
-        return self.submit(lambda transaction: _upkeep.reap(transaction, self.dialect, profile_of, own)).result()
+        """Give up on senders whose lease ran out, or whose process has died."""
+        tokens, rounds = self.read(_inspection.claims)
+        gone = self.gone(frozenset(map(owner_of, [*tokens, *rounds.values()])) - {"", self.owner()})
+        dead = [token for token in tokens if owner_of(token) in gone]
+        lanes = [lane for lane, process in rounds.items() if owner_of(process) in gone]
+
+        def reap(transaction: Transaction) -> list[tuple[Message, Change]]:
+            _upkeep.end_rounds(transaction, lanes, gone)
+            return _upkeep.reap(transaction, self.dialect, profile_of, own, dead)
+
+        return self.submit(reap).result()
 
     def expire(self) -> list[tuple[Message, Change]]:
         """Turn messages past their deadline into dead letters."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from . import _sql
 from ._group_commit import Transaction
 from ._operations import apply_change, lane_row
+from ._owners import owner_of
 from ._profile import LaneProfile
 from ._requests import Dialect
 from ._rows import Message
 from ._rules import Change, after_deadline, after_lease, after_missing_receipt
-from ._verdicts import round_elsewhere
+from ._verdicts import pack, round_elsewhere, unpack
 
 __all__ = [
     "clamp_due",
+    "end_rounds",
     "expire",
     "hold",
     "make_due",
@@ -37,17 +39,44 @@ def _select(transaction: Transaction, condition: str, suffix: str = "", **values
 
 
 def reap(
-    transaction: Transaction, dialect: Dialect, profile_of: Callable[[str], LaneProfile], own: frozenset[int]
+    transaction: Transaction,
+    dialect: Dialect,
+    profile_of: Callable[[str], LaneProfile],
+    own: frozenset[int],
+    dead: Iterable[str] = (),
 ) -> Changed:
-    """Turn messages whose lease ran out into `unknown_delivery`; *own* are in flight in this very process."""
-    condition = f"state = 'sending' AND {dialect.lease_over}"
-    over = _select(transaction, condition, dialect.lock_rows, now=transaction.lease_now)
+    """
+    Turn messages whose lease ran out into `unknown_delivery`.
+
+    Args:
+        own: Those in flight in this very process.
+        dead: Tokens of processes that have ended: their leases are over as well.
+    """
+    sending = "state = 'sending' AND "
+    over = _select(transaction, sending + dialect.lease_over, dialect.lock_rows, now=transaction.lease_now)
+    known = {message.seq for message in over}
+    for token in dead:
+        left = _select(transaction, sending + "lease_token = :token", dialect.lock_rows, token=token)
+        over += [message for message in left if message.seq not in known]
     changed = [
         (message, after_lease(message, profile_of(message.lane), transaction.now))
         for message in over
         if message.seq not in own
     ]
     return _apply_all(transaction, changed)
+
+
+def end_rounds(transaction: Transaction, lanes: Iterable[str], gone: Collection[str]) -> None:
+    """Let others make the trial calls of *lanes* in place of processes of owners that are *gone*."""
+    for lane in lanes:
+        row = lane_row(transaction, lane, transaction.lane_lock)
+        verdict = None if row is None else unpack(row.breaker)
+        if verdict is None or owner_of(verdict.by) not in gone:
+            continue
+        transaction.execute(
+            "UPDATE lanes SET breaker = :saved WHERE lane = :lane", {"saved": pack("", verdict.snapshot), "lane": lane}
+        )
+        transaction.notify(lane)
 
 
 def expire(transaction: Transaction, dialect: Dialect) -> Changed:

@@ -18,7 +18,7 @@ class SharedVerdict:
     A breaker's snapshot as the lane's row has it.
 
     Attributes:
-        by: The process that wrote it.
+        by: The process that wrote it; empty: one that has died since.
         time: When, Unix seconds.
     """
 
@@ -26,6 +26,11 @@ class SharedVerdict:
     state: State
     time: float
     snapshot: Mapping[str, Any]
+
+    @property
+    def is_round(self) -> bool:
+        """Whether that process makes trial calls."""
+        return bool(self.by) and self.state is State.HALF_OPEN
 
 
 def pack(by: str, snapshot: Mapping[str, Any]) -> str:
@@ -52,6 +57,6 @@ def round_elsewhere(text: str | None, process: str, now: float, stale_after: flo
     A round older than *stale_after* seconds is that of a process that died.
     """
     verdict = unpack(text)
-    if verdict is None or verdict.by == process or verdict.state is not State.HALF_OPEN:
+    if verdict is None or verdict.by == process or not verdict.is_round:
         return False
     return now - verdict.time < stale_after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -30,6 +31,11 @@ Connection = psycopg.Connection[Any]
 _CHANNEL = "halfopen_queue"
 # One after the other, or two processes that start together make the same tables.
 _SCHEMA_LOCK = 0x68616C66
+_OWNER_LOCK = 0x68616C6F
+_HELD = f"""
+SELECT objid::bigint FROM pg_locks
+WHERE locktype = 'advisory' AND classid = {_OWNER_LOCK} AND objsubid = 2 AND granted
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND objid::bigint = ANY(:keys)"""
 
 
 class PostgresStore(Store):
@@ -45,6 +51,7 @@ class PostgresStore(Store):
         inline: Bytes up to which a body is kept in its row.
         bodies: Where larger ones go; by default pieces in a table.
         poll: Seconds between looks without a notification.
+        owner_grace: Seconds without a session after which a process is taken for dead and its leases for over.
         clock: For tests: replaces the server's clock.
 
     Raises:
@@ -59,6 +66,7 @@ class PostgresStore(Store):
         inline: int = 65_536,
         bodies: Bodies | None = None,
         poll: float = 5.0,
+        owner_grace: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", schema):
@@ -78,12 +86,15 @@ class PostgresStore(Store):
         self._conninfo = conninfo
         self._schema = schema
         self._poll = poll
+        self._owner_grace = owner_grace
         self._clock = clock
         self._offset = 0.0
         self._open()
 
     def _open(self) -> None:
         self._pid = os.getpid()
+        self._owner = random.SystemRandom().randrange(1, 2**31)
+        self._missing: dict[str, float] = {}
         self._idle: list[Connection] = []
         self._idle_lock = threading.Lock()
         try:
@@ -112,7 +123,10 @@ class PostgresStore(Store):
         )
 
     def _connect_writer(self) -> _Writer:
-        return _Writer(self._connect(), self)
+        connection = self._connect()
+        # Shared: the session before this one may not have ended yet.
+        connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (_OWNER_LOCK, self._owner))
+        return _Writer(connection, self)
 
     def submit(
         self, operation: Callable[[Transaction], T], callback: Callable[[Ticket[T]], object] | None = None
@@ -202,6 +216,18 @@ class PostgresStore(Store):
     def lease_prefix(self) -> str:
         """Leases run on the server's clock."""
         return "server"
+
+    def owner(self) -> str:
+        """Name this process by an advisory lock that its writing session holds."""
+        return str(self._owner)
+
+    def gone(self, owners: frozenset[str]) -> frozenset[str]:
+        """Return those whose lock nobody has held for some seconds: a session that was only cut off comes back."""
+        keys = [int(owner) for owner in owners if owner.isdecimal()]
+        held = {str(key) for (key,) in self.read(lambda reader: reader.rows(_HELD, {"keys": keys}))} if keys else set()
+        now = SYSTEM_CLOCK.monotonic()
+        self._missing = {owner: self._missing.get(owner, now) for owner in owners - held if owner.isdecimal()}
+        return frozenset(owner for owner, since in self._missing.items() if now - since >= self._owner_grace)
 
     def close(self) -> None:
         """Commit what waits and close every connection."""

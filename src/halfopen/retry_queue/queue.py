@@ -100,7 +100,7 @@ class RetryQueue(Orders):
             rng=rng or random.SystemRandom(),
             alerts=self._alerts,
             tally=self._tally,
-            process=uuid.uuid4().hex[:12],
+            instance=uuid.uuid4().hex[:12],
             attention=self._dispatcher.attention,
         )
         self._caretaker = Caretaker(

@@ -19,6 +19,7 @@ from ._bodies import FileBodies
 from ._errors import StoreUnavailableError
 from ._group_commit import GroupCommit, Parameters, Ticket, Transaction
 from ._inspection import Reader
+from ._owners import FileOwner, owner_of
 from ._requests import MESSAGE_COLUMNS, PAYLOAD_COLUMNS, Accepted, Dialect, NewMessage
 from ._store import Store
 
@@ -87,6 +88,7 @@ class SqliteStore(Store):
         self.name = "sqlite"
         self.inline = inline
         self.bodies = FileBodies(self.path.with_name(f"{self.path.name}-payloads"))
+        self._owner = FileOwner(self.path.with_name(f"{self.path.name}-owners"))
         self.dialect = Dialect(
             lock_lane="",
             lock_rows="",
@@ -224,11 +226,23 @@ class SqliteStore(Store):
         """Leases run on the monotonic clock, which all processes of a machine share until it boots again."""
         return _boot()
 
+    def owner(self) -> str:
+        """Name this process by a file that it keeps locked beside the database."""
+        return self._owner.name
+
+    def gone(self, owners: frozenset[str]) -> frozenset[str]:
+        """Return those whose lock is free."""
+        return self._owner.gone(owners)
+
     def close(self) -> None:
         """Commit what waits and close every connection."""
         if self._pid != os.getpid():
             return
         self._commits.close()
+        with contextlib.suppress(StoreUnavailableError):
+            # A send that outlasts us is that of a living process: until that ends, others must wait for its lease.
+            if not any(owner_of(token) == self._owner.name for token in self.read(_inspection.claims)[0]):
+                self._owner.close()
         with self._readers_lock:
             while self._readers:
                 self._readers.pop().close()
