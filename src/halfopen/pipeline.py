@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial, reduce
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from halfopen._breaker.built import times_built
@@ -18,13 +17,15 @@ from halfopen._core.plan_pictures import describe_mermaid, describe_text
 from halfopen._core.plan_steps import step_of
 from halfopen._core.plans import Finding, Step, lint
 from halfopen._core.settings import Call
-from halfopen._pipeline.parts import check, refuse_what_is_no_policy
+from halfopen._pipeline.following import following, replace
+from halfopen._pipeline.parts import Parts, check, flattened, nested, refuse_what_is_no_policy
 from halfopen._pipeline.recommended import NOTHING, recommended
 from halfopen._pipeline.watching import breaker_around, is_retry, users_elsewhere, wire_retries
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.chaining import chained
 from halfopen._runtime.clock import Clock
 from halfopen._runtime.policy import Bound, is_async, mark, refuse_what_is_no_function
+from halfopen._runtime.wiring import note_function, note_part
 from halfopen._runtime.wrappers import kind_of
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.typing import Classifier, Policy
@@ -40,7 +41,7 @@ _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COR
 """Flags of functions whose call does nothing yet."""
 
 
-class Pipeline:
+class Pipeline(Parts):
     """
     Guard calls with several policies, the first one outermost.
 
@@ -68,30 +69,18 @@ class Pipeline:
         ['to', 'be']
     """
 
-    __slots__ = ("__weakref__", "achain", "binds", "chain", "flat", "name", "policies")
-
-    chain: partial[Any]
-    achain: partial[Any]
-    binds: bool
-
-    policies: tuple[Policy, ...]
-    """The policies as they were given."""
-
-    flat: tuple[Policy, ...]
-    """The policies with those of nested pipelines in their places."""
+    __slots__ = ()
 
     def __init__(self, *policies: Policy, name: str = "pipeline") -> None:
         for policy in policies:
             refuse_what_is_no_policy(policy)
-        self.policies = policies
-        self.flat = tuple(_flat(policies))
+        flat = tuple(flattened(policies, {}))
+        check(name, flat)
         self.name = name
-        check(name, self.flat)
-        each: list[Any] = list(self.flat)
-        first, *rest = each
-        self.chain = partial(first.call, *(policy.call for policy in rest))
-        self.achain = partial(first.acall, *(policy.acall for policy in rest))
-        self.binds = all(type(policy).__module__.startswith("halfopen.") for policy in each)
+        self._take(policies, flat)
+        for policy in policies:
+            if isinstance(policy, Pipeline):
+                note_part(policy, self)
         wire_retries(self)
 
     @classmethod
@@ -164,11 +153,13 @@ class Pipeline:
             descriptor: Any = fn
             return cast("F", type(descriptor)(self(descriptor.__func__)))
         refuse_what_is_no_function(self, fn)
-        # Each policy says by itself what it cannot guard. Generators are guarded by the nested decorators.
-        nested = reduce(lambda inner, policy: policy(inner), reversed(self.flat), fn)
-        if kind_of(fn) in ("generator", "async_generator"):
-            return nested
-        return mark(fn, chained(self, fn, awaited=is_async(fn)))
+        nested(self.flat, fn)
+        kind = kind_of(fn)
+        generates = kind in ("generator", "async_generator")
+        guarded = following(self, fn, kind) if generates else chained(self, fn, awaited=is_async(fn))
+        guarded = mark(fn, guarded)
+        note_function(self, guarded)
+        return guarded
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """
@@ -200,6 +191,19 @@ class Pipeline:
         if kwargs and self.binds and getattr(fn, "__code__", None) is not None:
             return await self.achain(Bound(fn, *args, **kwargs))  # type: ignore[no-any-return]  # as fn does
         return await self.achain(fn, *args, **kwargs)  # type: ignore[no-any-return]  # as fn does
+
+    def configure(self, *policies: Policy) -> None:
+        """
+        Let calls that begin from now on go through *policies*; functions guarded before, and pipelines around, follow.
+
+        Each call goes through either all of the old policies or all of the new ones.
+
+        Raises:
+            ConfigError: There is no policy, or one is there twice; nothing has changed.
+            TypeError: Something is not a policy, or a function that is guarded already cannot be guarded by one of
+                them; nothing has changed.
+        """
+        replace(self, policies)
 
     def find(self, kind: type[K]) -> K | None:
         """Return the outermost policy of a class, those of nested pipelines included; None if there is none."""
@@ -260,11 +264,3 @@ def _rebuild(kind: type[Pipeline], name: str, policies: tuple[Policy, ...]) -> P
 
 def _is_descriptor(fn: object) -> bool:
     return isinstance(fn, (staticmethod, classmethod))
-
-
-def _flat(policies: Sequence[Policy]) -> Iterator[Policy]:
-    for policy in policies:
-        if isinstance(policy, Pipeline):
-            yield from policy.flat
-        else:
-            yield policy

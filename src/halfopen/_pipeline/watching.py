@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from halfopen._runtime.wiring import users_of, wire
+from halfopen._runtime.wiring import rewire, use, users_of, wire
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.typing import Policy
 
-__all__ = ["breaker_around", "is_retry", "users_elsewhere", "wire_retries"]
+__all__ = ["breaker_around", "is_retry", "unwire", "users_elsewhere", "watch_anew", "wire_retries"]
 
 
 def is_retry(policy: object) -> bool:
@@ -46,3 +46,32 @@ def users_elsewhere(pipeline: Any, retry: Any, around: Policy | None) -> list[An
         if elsewhere and not (parts <= own or own <= parts):
             others.append(user)
     return others
+
+
+def watch_anew(retry: Any, changed: Collection[Any] = ()) -> None:
+    """
+    Let *retry* watch the breaker around it in a pipeline that has it now.
+
+    Args:
+        retry: The retry.
+        changed: Pipelines that have other policies than before; their breaker is preferred.
+    """
+    for pipeline in changed:
+        use(pipeline, retry, used=any(policy is retry for policy in pipeline.flat))
+    users = users_of(retry)
+    found = [_around(user, retry) for user in sorted(users, key=lambda user: user not in changed)]
+    breakers = [breaker for breaker in found if breaker is not None]
+    stays = retry.breaker in breakers and not changed
+    rewire(retry, retry.breaker if stays else next(iter(breakers), None))
+
+
+def unwire(pipeline: Any) -> None:
+    """Let the retries of a pipeline that is given up watch what they would without it."""
+    for retry in filter(is_retry, pipeline.flat):
+        use(pipeline, retry, used=False)
+        watch_anew(retry)
+
+
+def _around(user: Any, retry: Any) -> Policy | None:
+    flat = user.flat
+    return next((breaker_around(flat, place) for place, policy in enumerate(flat) if policy is retry), None)

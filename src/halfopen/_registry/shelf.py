@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from halfopen._core.checking import nearest
 from halfopen._core.events import Event, PolicyCreated, PolicyEvicted
@@ -34,6 +35,8 @@ class Shelf:
         self._lock = threading.RLock()  # a signal handler may ask in the midst of it
         self._policies: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._families: OrderedDict[str, KeyedBreakers] = OrderedDict()
+        # Those removed that somebody still holds: if one comes back, there must not be two of it.
+        self._gone: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
         self._shared: dict[tuple[str, str], Any] = {}  # what policies share, such as retry budgets
         self._source: Any = None
         self._watchers: tuple[tuple[Callable[[Any], object], Callable[[Any], object]], ...] = ()
@@ -70,8 +73,11 @@ class Shelf:
         if kind == BREAKER and (isinstance(policy, KeyedPolicy) or name in self._families):
             place, key = cast("dict[Any, Any]", self._families), name
         replaced = place.pop(key, None) if policy is None else place.get(key)
+        self._gone.pop((kind, name), None)
         if policy is not None:
             place[key] = policy
+        elif replaced is not None:
+            self._gone[kind, name] = replaced
         return replaced
 
     def remove(self, kind: str, name: str) -> bool:
@@ -81,6 +87,22 @@ class Shelf:
         if policy is not None and kind not in _SHARED:
             self._tell(PolicyEvicted, policy)
         return policy is not None
+
+    def has(self, kind: str, name: str) -> bool:
+        """Say whether there is a policy or a family of a kind with this name."""
+        return self._look_up(kind, name) is not None
+
+    def recall(self, kind: str, name: str) -> Any:
+        """Return the policy or family of a kind with this name, or one removed that somebody still holds; or None."""
+        with self._lock:
+            known = self._look_up(kind, name)
+            return self._gone.get((kind, name)) if known is None else known
+
+    def _look_up(self, kind: str, name: str) -> Any:
+        if kind == BREAKER and name in self._families:
+            return self._families[name]
+        place: dict[Any, Any] = self._shared if kind in _SHARED else self._policies
+        return place.get((kind, name))
 
     def find(self, kind: str, name: str) -> Any:
         """Return the policy of a kind, such as ``circuit_breaker``, with this name; None if there is none."""
@@ -96,15 +118,12 @@ class Shelf:
         section, _, name = title.partition(".")
         kind = BREAKER if section == "breaker" else section
         with self._lock:
-            known = {
-                **self._policies,
-                **self._shared,
-                **{(BREAKER, each): self._families[each] for each in self._families},
-            }
-        if (kind, name) not in known:
-            near = nearest(title, [f"{kind.removeprefix('circuit_')}.{name}" for kind, name in known])
-            raise KeyError(f"there is no {title}" + (f"; did you mean {near}?" if near else ""))
-        return known[kind, name]
+            known = self._look_up(kind, name)
+            if known is not None:
+                return known
+            others = [*self._policies, *self._shared, *((BREAKER, family) for family in self._families)]
+        near = nearest(title, [f"{kind.removeprefix('circuit_')}.{name}" for kind, name in others])
+        raise KeyError(f"there is no {title}" + (f"; did you mean {near}?" if near else ""))
 
     def subscribe(self, listener: Callable[[E], object], *kinds: type[E]) -> Callable[[], None]:
         """

@@ -14,6 +14,8 @@ __all__ = [
     "CallPolicy",
     "Hold",
     "decorate",
+    "guards",
+    "held",
     "innermost",
     "is_async",
     "mark",
@@ -140,6 +142,12 @@ def mark(fn: F, wrapper: Callable[..., Any]) -> F:
 _GUARDS = "__halfopen_guards__"
 
 
+def guards(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that *wrapper*, which `mark` has seen, guards."""
+    guarded: Callable[..., Any] = getattr(wrapper, _GUARDS)
+    return guarded
+
+
 def _is_same(one: object, other: object) -> bool:
     return one is other
 
@@ -203,9 +211,12 @@ def _generator(
     if hold is None:
         reason = no_generators or "it hands out items while it runs, and they cannot be taken back"
         raise TypeError(f"{_kind(policy)} cannot guard the generator {getattr(fn, '__qualname__', fn)!s}: {reason}")
-    if _is(inspect.isasyncgenfunction, fn):
-        return _held_async_generator(hold, fn)
-    return _held_generator(hold, fn)
+    return held(hold, fn, awaited=_is(inspect.isasyncgenfunction, fn))
+
+
+def held(hold: Hold, fn: Callable[..., Any], *, awaited: bool) -> Callable[..., Any]:
+    """Make a generator function that runs the generator of *fn* while it has *hold*, or an async one."""
+    return _held_async_generator(hold, fn) if awaited else _held_generator(hold, fn)
 
 
 def _held_generator(hold: Hold, fn: Callable[..., Any]) -> Callable[..., Any]:

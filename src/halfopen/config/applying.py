@@ -7,16 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from halfopen._pipeline.watching import is_retry, unwire, watch_anew
 from halfopen._runtime.keyed import KeyedPolicy
-from halfopen._runtime.wiring import users_of
 from halfopen.classification import Failures
 from halfopen.config.adopting import adopt
 from halfopen.config.configuration import Configuration, Entry
+from halfopen.config.items import Findings
 from halfopen.config.notations import Reference
-from halfopen.config.settings import Site
-from halfopen._pipeline.watching import wire_retries
+from halfopen.config.settings import KINDS, Site
+from halfopen.errors import ConfigError
+from halfopen.pipeline import Pipeline
 from halfopen.registry import DEFAULT_MAX_KEYS, KeyedBreakers, Registry
-from halfopen.typing import Classifier
+from halfopen.typing import Classifier, Policy
 
 __all__ = ["Changes", "apply"]
 
@@ -32,7 +34,8 @@ class Changes:
     Attributes:
         added: Policies that were not there.
         changed: Policies that go on under other settings.
-        removed: Policies that the file no longer has; whoever holds one can go on using it.
+        removed: Policies that the file no longer has; whoever holds one can go on using it, and if a later file has it
+            again while somebody does, it is the same one.
         unchanged: All others.
     """
 
@@ -56,20 +59,31 @@ def apply(new: Configuration, registry: Registry, old: Configuration | None = No
         new: The configuration.
         registry: Where it counts.
         old: The one it replaces.
+
+    Raises:
+        ConfigError: A function that a pipeline guards already cannot be guarded by its new policies.
     """
     plan = _Plan(new, registry, old)
     undo: list[Callable[[], None]] = []
+    gone = plan.gone()
+    retries = [retry for entry in gone for retry in _retries_of(_there(registry, entry))]
     try:
         for entry in new.entries:
             undo.append(plan.settle(entry))
-        gone = plan.gone()
         for entry in gone:
             undo.append(_removed(registry, entry))
     except BaseException:
         for step in reversed(undo):
             step()
         raise
+    undo.clear()  # it holds what is removed
+    for retry in retries:
+        watch_anew(retry)
     return plan.changes(gone)
+
+
+def _retries_of(policy: Any) -> list[Any]:
+    return [part for part in getattr(policy, "flat", ()) if is_retry(part)]
 
 
 class _Plan:
@@ -77,42 +91,71 @@ class _Plan:
         self.new = new
         self.registry = registry
         self.old = old
+        self.known = {title for title in map(_title, new.entries) if registry.has(*title)}
         self.kept: dict[Title, Any] = {}
         self.fresh: dict[Title, Any] = {}
         site = Site(registry.clock, registry.bus, self.find)
         for entry in new.entries:
-            title = (entry.kind.section, entry.name)
-            if entry.kind.section == "pipeline" and self._same_pipeline(entry):
-                self.fresh[title] = self.kept[title] = registry[entry.title]
-                continue
+            if entry.kind.section == "pipeline":
+                continue  # made of the others, which must be settled first
             made = _family(entry, site, registry) if entry.keyed else entry.make(site)
-            there = _there(registry, entry)
-            self.fresh[title] = made
-            self.kept[title] = made if there is None or type(there) is not type(made) else there
-
-    def _same_pipeline(self, entry: Entry) -> bool:
-        """Say whether a pipeline has the same policies as before; what is decorated with it goes on then."""
-        there = _there(self.registry, entry)
-        return there is not None and there.policies == tuple(map(self.find, entry.references()))
+            there = registry.recall(*_title(entry))
+            self.fresh[_title(entry)] = made
+            self.kept[_title(entry)] = made if type(there) is not type(made) else there
 
     def find(self, reference: Reference) -> Any:
-        return self.kept[reference.section, reference.name]
+        return self.kept[_kind(reference.section), reference.name]
 
     def settle(self, entry: Entry) -> Callable[[], None]:
         """Put one policy in force; return what takes that back."""
-        title = (entry.kind.section, entry.name)
-        fresh, there = self.fresh[title], self.kept[title]
-        if there is fresh is _there(self.registry, entry):
-            return lambda: None
-        if there is not fresh:
-            self._keep_classifier(entry, there, fresh)
-            before = _copied(there)
-            if adopt(there, fresh):
-                self._watch_anew(entry, there)
-                return lambda: _adopted(there, before)
-        registry, kind = self.registry, entry.kind.kind
-        replaced = registry.put(kind, entry.name, fresh)
-        return lambda: registry.take_back(kind, entry.name, replaced)
+        if entry.kind.section == "pipeline":
+            return self._settle_pipeline(entry)
+        fresh, there = self.fresh[_title(entry)], self.kept[_title(entry)]
+        back = self._put(entry, there)
+        if there is fresh:
+            return back
+        self._keep_classifier(entry, there, fresh)
+        before = _copied(there)
+        if not adopt(there, fresh):
+            return self._put(entry, fresh)
+        self._watch_anew(entry, there)
+
+        def undo() -> None:
+            adopt(there, before)
+            back()
+
+        return undo
+
+    def _put(self, entry: Entry, policy: Any) -> Callable[[], None]:
+        registry, (kind, name) = self.registry, _title(entry)
+        replaced = registry.put(kind, name, policy)
+        return lambda: registry.take_back(kind, name, replaced)
+
+    def _settle_pipeline(self, entry: Entry) -> Callable[[], None]:
+        there: Any = self.registry.recall(*_title(entry))
+        parts = tuple(map(self.find, entry.references()))
+        before: tuple[Policy, ...] | None = None
+        fresh = not isinstance(there, Pipeline)
+        try:
+            if fresh:
+                there = Pipeline(*parts, name=entry.name)
+            elif there.policies != parts:
+                before = there.policies
+                there.configure(*parts)
+        except TypeError as error:
+            raise _refused(entry, self.new.file, str(error)) from None
+        except ConfigError as error:
+            raise _refused(entry, self.new.file, "; ".join(each.allowed for each in error.mistakes)) from None
+        back = self._put(entry, there)
+
+        def undo() -> None:
+            back()
+            if before is not None:
+                there.configure(*before)
+            elif fresh:
+                unwire(there)
+
+        return undo
 
     def _keep_classifier(self, entry: Entry, there: Any, fresh: Any) -> None:
         """Leave a classifier alone that the program brought, unless the file has, or had, one of its own."""
@@ -132,8 +175,7 @@ class _Plan:
             return
         if "breaker" in before.values:
             there.breaker = None
-            for pipeline in users_of(there):
-                wire_retries(pipeline)
+            watch_anew(there)
 
     def gone(self) -> list[Entry]:
         """Return what the old configuration had and the new one has not."""
@@ -145,10 +187,9 @@ class _Plan:
         changed: list[str] = []
         unchanged: list[str] = []
         for entry in self.new.entries:
-            title = (entry.kind.section, entry.name)
-            before = None if self.old is None else self.old.find(*title)
+            before = None if self.old is None else self.old.find(entry.kind.section, entry.name)
             same = before is not None and before.given == entry.given
-            new = before is None and self.kept[title] is self.fresh[title]
+            new = before is None and _title(entry) not in self.known
             (unchanged if same else added if new else changed).append(entry.title)
         return Changes(
             added=tuple(added),
@@ -158,15 +199,22 @@ class _Plan:
         )
 
 
-def _adopted(policy: Any, before: Any) -> None:
-    adopt(policy, before)
+def _title(entry: Entry) -> Title:
+    return entry.kind.kind, entry.name
+
+
+def _kind(section: str) -> str:
+    return KINDS[section].kind
+
+
+def _refused(entry: Entry, file: str, why: str) -> ConfigError:
+    findings = Findings(file)
+    findings.wrong(entry.place.table.get("policies", entry.place), why, "conflict")
+    return ConfigError(findings.mistakes)
 
 
 def _there(registry: Registry, entry: Entry) -> Any:
-    try:
-        return registry[entry.title]
-    except KeyError:
-        return None
+    return registry.recall(*_title(entry)) if registry.has(*_title(entry)) else None
 
 
 def _copied(policy: Any) -> Any:

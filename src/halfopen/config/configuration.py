@@ -93,7 +93,11 @@ class Configuration:
     file: str
     entries: tuple[Entry, ...]
     notes: tuple[Note, ...] = ()
+    _by_title: dict[tuple[str, str], Entry] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_title", {(entry.kind.section, entry.name): entry for entry in self.entries})
 
     def find(self, section: str, name: str) -> Entry | None:
         """Return one entry; None if there is none."""
-        return next((e for e in self.entries if e.kind.section == section and e.name == name), None)
+        return self._by_title.get((section, name))
