@@ -79,12 +79,12 @@ class Counters:
         if self.durations is not None:
             self.durations.add(SUCCESS, durations)
 
-    def quiet_failures(self, durations: Sequence[float], error: str) -> None:
-        """Count fast failures in one go; *error* is the class of the last one."""
-        self.failures += len(durations)
-        self.last_error = error
+    def quiet_failures(self, failures: Sequence[tuple[int, float, type[BaseException]]]) -> None:
+        """Count fast failures in one go, told as in `StateObject.quiet_failures`."""
+        self.failures += len(failures)
+        self.last_error = failures[-1][2].__qualname__
         if self.durations is not None:
-            self.durations.add(FAILURE, durations)
+            self.durations.add(FAILURE, [spent for _, spent, _ in failures])
 
     def reject(self, refusal: Refusal) -> None:
         """Count a refusal."""

@@ -210,8 +210,7 @@ class Counting(StateObject):
             self.streak += row
         if successes > folded:
             self._succeeded(successes - folded)
-        error = failures[-1][2].__qualname__
-        self.circuit.counters.quiet_failures([spent for _, spent, _ in failures], error)
+        self.circuit.counters.quiet_failures(failures)
 
     def _succeeded(self, count: int) -> None:
         self.window.successes(count)
@@ -460,6 +459,9 @@ class MetricsOnly(Counting):
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
         self.said = False
         super().__init__(circuit, why, now)
+
+    def make_room(self, held: Sums) -> None:
+        """Judge every failure: there is no hurry in a trial of settings."""
 
     def overdue(self, held: Sums) -> bool:
         return not self.said and super().overdue(held)

@@ -116,7 +116,8 @@ class CountedCalls:
         calls, failures, slow, both = self.totals
         if self._bad is None:
             self._bad = deque()
-        self._bad.extend([(calls + n, (calls + n, failures + n, slow, both)) for n in range(count)])
+        kept = range(max(0, count - self._size), count)  # those before leave the window at once
+        self._bad.extend([(calls + n, (calls + n, failures + n, slow, both)) for n in kept])
         self.totals = (calls + count, failures + count, slow, both)
         self._evict()
 
