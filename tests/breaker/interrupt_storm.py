@@ -255,7 +255,7 @@ class Storm:
 
     def _try_to_recover(self) -> None:
         # A few calls more than it takes to be closed: the first success may well complete the evidence of illness.
-        passed, until = 0, time.monotonic() + 5
+        passed, until = 0, time.monotonic() + 50
         while passed < 10 and time.monotonic() < until:
             try:
                 self.one()

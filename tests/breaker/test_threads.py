@@ -198,7 +198,7 @@ def test_a_call_holds_up_no_other() -> None:
     inside = threading.Barrier(THREADS)
 
     # All threads are inside of the guarded call at once, or the barrier breaks.
-    run_threads(lambda index: breaker.call(inside.wait, 10))
+    run_threads(lambda index: breaker.call(inside.wait, 60))
 
     assert THREADS == breaker.snapshot().counters.successes
 
@@ -332,7 +332,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Run something in a forked child, which must end well within ten seconds."""
+    """Run something in a forked child, which must end well, and within a minute."""
     child = os.fork()
     if child == 0:
         try:
@@ -343,7 +343,7 @@ def in_child(work: Callable[[], object]) -> None:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -458,7 +458,7 @@ def test_the_timer_works_in_a_forked_child() -> None:
 
     def child() -> None:
         breaker.trip()
-        until = time.monotonic() + 8
+        until = time.monotonic() + 40
         while breaker._circuit.state.kind is not State.HALF_OPEN:
             assert time.monotonic() < until
             time.sleep(0.005)

@@ -61,8 +61,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _ok(self, mode: str) -> None:
         self._answer(200, BODY)
 
-    def _slow(self, mode: str) -> None:
-        self.server.ending.wait(0.2)
+    def _pair(self, mode: str) -> None:
+        """Answer as soon as a second request has come."""
+        until(lambda: len(self.server.seen) > 1 or self.server.ending.is_set())
         self._answer(200, BODY)
 
     def _status(self, mode: str) -> None:

