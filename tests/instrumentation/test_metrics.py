@@ -11,10 +11,23 @@ import weakref
 from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from halfopen import CircuitBreaker, CircuitOpenError, ConfigError, CountWindow, HalfOpen, Ramp, Registry, Retry, State
+from halfopen import (
+    CircuitBreaker,
+    CircuitOpenError,
+    ConfigError,
+    CountWindow,
+    HalfOpen,
+    Ramp,
+    Registry,
+    Retry,
+    State,
+    exponential,
+)
+from halfopen._core.backoff import Backoff
 from halfopen._core.histogram import DURATION_BUCKETS
 from halfopen._core.outcomes import FAILURE, SUCCESS
 from halfopen._core.states import AUTOMATIC, Reason, allowed_moves
@@ -111,7 +124,7 @@ def test_every_counter_is_there_with_0_before_the_first_event() -> None:
         metric.name
         for kind in ("circuit_breaker", "retry", "queue")
         for metric in catalogue()[kind]
-        if metric.header.kind in kept
+        if metric.header.kind in kept and "dry_run" not in metric.name  # from the order to observe on
     }
     started = {
         name
@@ -239,6 +252,74 @@ def test_a_time_that_stands_still_is_the_same_number_in_every_scrape() -> None:
     times = {tuple(lines(registry, P + "state_entered") + lines(registry, P + "next_trial")) for _ in range(50)}
 
     assert len(times) <= 4  # and not 50: to round leaves at most an edge between two milliseconds
+
+
+def observed(clock: FakeClock, registry: Registry, **settings: Any) -> CircuitBreaker:
+    breaker = registry.circuit_breaker("one", **{"consecutive_failures": 3, "wait_in_open": 10.0, **settings})
+    breaker.observe()
+    return breaker
+
+
+def dry_run(registry: Registry) -> tuple[dict[str, float], float]:
+    scrape = metrics_of(registry).scrape()
+    openings = {
+        dict(labels)["reason"]: count for labels, count in numbers(scrape, P + "dry_run_openings_total").items()
+    }
+    return openings, sum(numbers(scrape, P + "dry_run_rejections_total").values())
+
+
+def test_an_observed_breaker_counts_what_it_would_have_refused() -> None:
+    registry, clock = make()
+    breaker = observed(clock, registry)
+    before = dry_run(registry)
+
+    for _ in range(3):
+        with suppress(ConnectionError):
+            breaker.call(fail)
+    tripped = dry_run(registry)
+    for _ in range(5):
+        clock.advance(1)
+        breaker.call(work)
+    running = dry_run(registry)
+    clock.advance(6)
+    breaker.call(work)
+    over = dry_run(registry)
+    breaker.reset()
+    breaker.call(work)
+
+    nothing = {"failure_rate": 0, "slow_call_rate": 0, "consecutive": 0}
+    assert (nothing, 0) == before
+    assert ({**nothing, "consecutive": 1}, 0) == tripped
+    assert ({**nothing, "consecutive": 1}, 5) == running == over == dry_run(registry)
+
+
+def test_a_breaker_that_nobody_observes_has_no_dry_run() -> None:
+    registry, _ = make()
+    registry.circuit_breaker("one").force_open()
+
+    assert [] == lines(registry, P + "dry_run")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("wait", [10.0, exponential(4, 2, 60, jitter=0)])
+def test_a_dry_run_of_an_outage_refuses_as_many_calls_as_the_real_thing(seed: int, wait: float | Backoff) -> None:
+    registry, clock = make()
+    dry = observed(clock, registry, wait_in_open=wait)
+    real = CircuitBreaker("real", consecutive_failures=3, wait_in_open=wait, clock=clock)
+    rng = random.Random(seed)
+    outage = rng.uniform(20, 200)
+
+    while clock.monotonic() < 1000:
+        clock.advance(rng.expovariate(5))
+        for breaker in (dry, real):
+            with suppress(ConnectionError, CircuitOpenError):
+                breaker.call(fail if 100 < clock.monotonic() < 100 + outage else work)
+
+    openings, refused = dry_run(registry)
+    kept = real.snapshot().counters
+    wanted = {why: count for (old, new, why), count in kept.transitions.items() if (old, new) == ("closed", "open")}
+    assert wanted == {why: count for why, count in openings.items() if count}
+    assert kept.rejected["open"] == refused
 
 
 def test_the_histogram_counts_every_call_let_through() -> None:

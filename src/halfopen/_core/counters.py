@@ -32,7 +32,7 @@ class Counters:
     """Sums that only grow."""
 
     __slots__ = (
-        "abandoned", "durations", "estimate", "expired", "failures", "free_settled",
+        "abandoned", "dry_openings", "dry_refused", "durations", "estimate", "expired", "failures", "free_settled",
         "gated_permits", "guests", "ignored", "last_error", "late_results", "moves", "refused_open", "rejected",
         "round_mark", "round_share", "seconds", "since", "slow_failures", "slow_successes", "successes",
         "trial_failures", "trial_successes",
@@ -52,6 +52,9 @@ class Counters:
         self.seconds: dict[State, float] = {}
         self.since = now
         self.durations: DurationSink | None = None
+        # What an observed circuit would have done.
+        self.dry_openings: dict[Reason, int] = {}
+        self.dry_refused = 0
         # The estimate of false refusals: a trapezoid between the success shares of two rounds of trial calls.
         self.estimate = 0.0
         self.round_mark = 0

@@ -8,6 +8,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from halfopen._core.dry_run import DryRun
 from halfopen._core.events import ThresholdExceeded, TrialExpired
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
 from halfopen._core.states import Reason, Refusal, State
@@ -451,26 +452,31 @@ class Disabled(StateObject):
 
 
 class MetricsOnly(Counting):
-    """Everything is admitted and judged, and the verdict only said, once."""
+    """Everything is admitted and judged, and the verdict only said, once; what would have followed is counted."""
 
     kind = State.METRICS_ONLY
-    __slots__ = ("said",)
+    __slots__ = ("dry", "said")
 
     def __init__(self, circuit: Circuit, why: Reason | None, now: float) -> None:
         self.said = False
+        self.dry = DryRun(circuit, now)
         super().__init__(circuit, why, now)
 
-    def make_room(self, held: Sums) -> None:
-        """Judge every failure: there is no hurry in a trial of settings."""
+    def settle(self, serial: int, outcome: Outcome, slow: bool, retry_after: float | None, now: float) -> None:
+        self.dry.settle(outcome, slow, retry_after, now)
+        super().settle(serial, outcome, slow, retry_after, now)
 
-    def overdue(self, held: Sums) -> bool:
-        return not self.said and super().overdue(held)
+    def calm(self, now: float) -> None:
+        """Let no call be quiet: each is a question whether it would have been refused."""
+
+    def adopt(self, now: float) -> None:
+        super().adopt(now)
+        self.dry.adopt(now)
 
     def broke(self, rule: Reason, retry_after: float | None, now: float) -> None:
         if not self.said:
             self.said = True
             self.circuit.tell(ThresholdExceeded, reason=rule, totals=self.held(), at=now)
-        self.calm(now)
 
 
 OVERRIDES: dict[State, type[StateObject]] = {

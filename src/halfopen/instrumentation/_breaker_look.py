@@ -30,6 +30,7 @@ class BreakerLook(NamedTuple):
         started: Trial calls of this round that were started.
         slow, trials: Successes and failures.
         moves, rejections: By the values of their labels, what has not happened yet with 0.
+        dry_openings, dry_rejections: What it would have done; None if it was never observed.
         seconds: Time in each state, in the order of `State`.
         counts: What has counted the durations.
         now: The instant on the breaker's clock.
@@ -49,6 +50,8 @@ class BreakerLook(NamedTuple):
     estimate: float
     moves: Labelled
     rejections: Labelled
+    dry_openings: Labelled | None
+    dry_rejections: int | None
     seconds: tuple[float, ...]
     durations: list[list[float]]
     counts: _durations.Durations
@@ -71,6 +74,7 @@ def look_at(breaker: Any) -> BreakerLook:
         state, sums, settings = circuit.state, circuit.counters, circuit.settings
         held = state.held()
         until = state.until if type(state) is Open else math.inf
+        dry = state.kind is State.METRICS_ONLY or State.METRICS_ONLY in sums.seconds
         # By place: naming the fields would take as long as reading them.
         return BreakerLook(
             state.kind,
@@ -87,6 +91,8 @@ def look_at(breaker: Any) -> BreakerLook:
             sums.estimate,
             _moves_of(sums, settings),
             _rejections_of(sums, settings),
+            _dry_openings_of(sums, settings) if dry else None,
+            sums.dry_refused if dry else None,
             _seconds_of(sums, state.kind, now),
             counts.take(),
             counts,
@@ -114,6 +120,13 @@ def _rejections_of(sums: Counters, settings: Settings) -> Labelled:
 def _refusals(eligible: bool, ramp: bool) -> dict[tuple[str, ...], int]:
     more = [Refusal.NOT_ELIGIBLE.value] * eligible + [Refusal.RECOVERING.value] * ramp
     return {(reason,): 0 for reason in (*REFUSALS_ALWAYS, *more)}
+
+
+def _dry_openings_of(sums: Counters, settings: Settings) -> Labelled:
+    possible: dict[tuple[str, ...], float] = {
+        (rule.value,): 0 for rule, there in zip(TRIP_REASONS, trip_rules(settings), strict=True) if there
+    }
+    return {**possible, **{(rule.value,): count for rule, count in sums.dry_openings.items()}}
 
 
 def _moves_of(sums: Counters, settings: Settings) -> Labelled:

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from halfopen._core.states import State
 from halfopen.instrumentation._metric import Metric, counter, gauge, histogram
-from halfopen.instrumentation.enumerations import OUTCOMES, REASONS, REFUSALS, STATES, VERDICTS
+from halfopen.instrumentation.enumerations import OUTCOMES, REASONS, REFUSALS, STATES, TRIPS, VERDICTS
 
 __all__ = ["BREAKER_METRICS"]
 
@@ -49,6 +49,17 @@ BREAKER_METRICS: tuple[Metric, ...] = (
         _P + "rejections_total", "Calls refused.", attrgetter("rejections"),
         labels=("reason",), values=(REFUSALS,), open_ended=True,
         otel="circuit_breaker.rejections", otel_unit="{call}", otel_labels=("reason",),
+    ),
+    counter(
+        _P + "dry_run_openings_total",
+        "Openings that an observed breaker would have made; absent if it was never observed.",
+        attrgetter("dry_openings"), labels=("reason",), values=(TRIPS,), open_ended=True,
+        otel="circuit_breaker.dry_run.openings", otel_unit="{opening}", otel_labels=("reason",),
+    ),
+    counter(
+        _P + "dry_run_rejections_total",
+        "About how many calls an observed breaker would have refused; absent if it was never observed.",
+        attrgetter("dry_rejections"), otel="circuit_breaker.dry_run.rejections", otel_unit="{call}",
     ),
     gauge(
         _P + "window_calls", "Calls in the window, or in the round of trial calls.",

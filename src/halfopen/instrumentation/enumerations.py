@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from halfopen._core.attempts import AttemptOutcome, RetryOutcome
 from halfopen._core.outcomes import Outcome
-from halfopen._core.states import Reason, Refusal, State
+from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
 from halfopen._core.time_limits import TimeoutOutcome
 
 __all__ = [
@@ -26,12 +26,15 @@ __all__ = [
     "STATES",
     "STORE_OPERATIONS",
     "TIMEOUT_OUTCOMES",
+    "TRIPS",
     "VERDICTS",
 ]
 
 STATES = tuple(state.value for state in State)
 REASONS = (*(reason.value for reason in Reason), "shared")
 """Why a circuit moved; ``shared``: because its fleet did."""
+TRIPS = tuple(reason.value for (state, reason) in AUTOMATIC if state is State.CLOSED)
+"""Reasons for which a closed circuit opens by itself."""
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
 VERDICTS = (Outcome.SUCCESS.value, Outcome.FAILURE.value)
 REFUSALS = tuple(refusal.value for refusal in Refusal)
