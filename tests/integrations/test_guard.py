@@ -178,12 +178,14 @@ def test_a_response_that_is_forgotten_gives_its_trial_back(server: FaultServer, 
 
 def test_a_cancelled_call_is_ignored_on_asyncio_and_trio(server: FaultServer) -> None:
     async def cancelled(family: Any) -> None:
-        async with httpx.AsyncClient(transport=AsyncGuardedTransport(guard=family), trust_env=False) as client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.get, f"{server.url}/hang")
-                while not server.seen:
-                    await anyio.sleep(0.005)
-                tasks.cancel_scope.cancel()
+        async with (
+            httpx.AsyncClient(transport=AsyncGuardedTransport(guard=family), trust_env=False) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(client.get, f"{server.url}/hang")
+            while not server.seen:
+                await anyio.sleep(0.005)
+            tasks.cancel_scope.cancel()
 
     for backend in ("asyncio", "trio"):
         family = Registry().keyed("*")
