@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -19,6 +21,7 @@ from halfopen.console._files import SECURITY_HEADERS, file_response
 from halfopen.console._hub import Hub
 from halfopen.console._identity import COOKIE, Access, Identity, cookie_of
 from halfopen.console._orders import Answer, Orders
+from halfopen.console._picture import dumps
 from halfopen.console._queues import message_of, selection_of
 from halfopen.console._stream import EventStream
 from halfopen.retry_queue import UnknownMessageError
@@ -26,7 +29,24 @@ from halfopen.retry_queue import UnknownMessageError
 __all__ = ["Console"]
 
 MOST_BODY = 64 * 1024
+MOST_PAGES = 1000
+"""Streams at one time; a further page is asked to come later, and looks at snapshots meanwhile."""
 _RANGES = (60.0, 120.0, 300.0, 900.0, 3600.0, 21600.0)
+
+
+class _Text(Convertor[str]):
+    """A part of a path that may be anything: names hold slashes and line breaks too."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("halfopen_text", _Text())
 
 
 class Console:
@@ -53,7 +73,7 @@ class Console:
             return
         request = Request(scope, receive)
         if not self._access.host_allowed(request):
-            refused = JSONResponse({"error": "the console is not asked under this name; see its hosts="}, 400)
+            refused = _json({"error": "the console is not asked under this name; see its hosts="}, 400)
             await refused(scope, receive, send)
             return
         await self._hub.start()
@@ -107,11 +127,15 @@ class Console:
             Route("/api/events", self._events, methods=get),
             Route("/api/events", self._do(self._mark), methods=post),
             Route("/api/audit", self._look(self._audit), methods=get),
-            Route("/api/breakers/{name:path}/actions", self._do(self._act), methods=post),
-            Route("/api/breakers/{name:path}", self._look(self._detail), methods=get),
-            Route("/api/queues/{name}/actions", self._do(self._act_on_queue), methods=post),
-            Route("/api/queues/{name}/messages/{message:path}", self._look(self._message), methods=get),
-            Route("/api/queues/{name}/messages", self._look(self._messages), methods=get),
+            Route("/api/breakers/{name:halfopen_text}/actions", self._do(self._act), methods=post),
+            Route("/api/breakers/{name:halfopen_text}", self._look(self._detail), methods=get),
+            Route("/api/queues/{name:halfopen_text}/actions", self._do(self._act_on_queue), methods=post),
+            Route("/api/queues/{name:halfopen_text}/messages", self._look(self._messages), methods=get),
+            Route(
+                "/api/queues/{name:halfopen_text}/messages/{message:halfopen_text}",
+                self._look(self._message),
+                methods=get,
+            ),
         ]
 
     # The page
@@ -190,6 +214,12 @@ class Console:
     async def _events(self, request: Request) -> Any:
         if not self._access.may_look(request):
             return _json({"error": "who asks?"}, 401)
+        if request.method == "HEAD":
+            return Response(headers=_NO_STORE, media_type="text/event-stream")
+        if len(self._hub.clients) >= MOST_PAGES:
+            refused = _json({"error": f"{MOST_PAGES} pages are watching already"}, 503)
+            refused.headers["retry-after"] = "30"
+            return refused
         return EventStream(self._hub, request.headers.get("last-event-id"))
 
     async def _detail(self, request: Request) -> Response:
@@ -202,6 +232,7 @@ class Console:
         now = time.time()
         timeline = collector.timelines.get(name)
         windows = {process: self._window(name, process) for process in states}
+        audit = await asyncio.to_thread(self._hub.audit.entries, target=name, limit=20)
         return _json(
             {
                 "name": name,
@@ -210,7 +241,7 @@ class Console:
                 "timeline": None if timeline is None else timeline.points(seconds, now),
                 "moves": {process: self._moves(name, process) for process in states},
                 "windows": {process: window for process, window in windows.items() if window is not None},
-                "audit": self._hub.audit.entries(target=name, limit=20),
+                "audit": audit,
             }
         )
 
@@ -250,7 +281,7 @@ class Console:
             selection = selection_of({"lane": ask.get("lane"), "states": ask.getlist("state")})
         except ValueError as error:
             return _json({"error": str(error)}, 400)
-        after = int(_float(request, "after", 0.0))
+        after = int(min(max(_float(request, "after", 0.0), 0.0), 2.0**62))
         found = await asyncio.to_thread(queue.list, selection, after=after, limit=50)
         count = await asyncio.to_thread(queue.count, selection)
         operator = self._is_operator(request)
@@ -292,8 +323,8 @@ class Console:
 _NO_STORE = {"cache-control": "no-store"}
 
 
-def _json(data: Any, status: int = 200) -> JSONResponse:
-    return JSONResponse(data, status, headers=_NO_STORE)
+def _json(data: Any, status: int = 200) -> Response:
+    return Response(dumps(data), status, headers=_NO_STORE, media_type="application/json")
 
 
 async def _body(request: Request) -> Any:
@@ -304,12 +335,13 @@ async def _body(request: Request) -> Any:
             return None
     try:
         return json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
 def _float(request: Request, name: str, default: float) -> float:
     try:
-        return float(request.query_params.get(name, default))
+        value = float(request.query_params.get(name, default))
     except ValueError:
         return default
+    return value if math.isfinite(value) else default

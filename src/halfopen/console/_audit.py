@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -9,10 +10,12 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from halfopen._runtime.late import logger
+from halfopen.console._picture import dumps
 
 __all__ = ["AuditLog"]
 
@@ -39,17 +42,19 @@ class AuditLog:
         self._lock = threading.Lock()
         self._entries: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
         self._file: int | None = None
+        self._torn = False
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+            self._file = self._open(self.path)
             self._entries.extend(self._read())
-            self._end_torn_line()
 
-    def _end_torn_line(self) -> None:
-        assert self._file is not None
-        size = os.lseek(self._file, 0, os.SEEK_END)
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")  # a crash tore the last line; the next one must not hang on to it
+    def _open(self, path: Path) -> int:
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        size = os.lseek(file, 0, os.SEEK_END)
+        self._torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        if size == 0:
+            _keep_name(path.parent)
+        return file
 
     def order(self, **facts: Any) -> dict[str, Any]:
         """
@@ -75,11 +80,17 @@ class AuditLog:
         return entry
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self._file is None:
+        if self.path is None:
             return
-        data = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        if os.write(self._file, data) != len(data):
-            raise OSError("the audit log took only part of a line")
+        if self._file is None or _is_elsewhere(self._file, self.path):
+            self.close()
+            self._file = self._open(self.path)
+        # A line that a crash or a full disk tore: the next one must not hang on to it.
+        data = b"\n" * self._torn + dumps(line) + b"\n"
+        written = os.write(self._file, data)
+        self._torn = written != len(data)
+        if self._torn:
+            raise OSError(errno.ENOSPC, "the audit log took only part of a line")
         os.fsync(self._file)
 
     def entries(
@@ -89,7 +100,8 @@ class AuditLog:
         with self._lock:
             known = list(self._entries)
         if self.path is not None and len(known) == REMEMBERED and (before is not None or target is not None):
-            known = list(self._read())
+            with suppress(FileNotFoundError):  # it was moved away, and nothing was written since
+                known = self._all(known)
         found: list[dict[str, Any]] = []
         for entry in reversed(known):
             if (target is None or entry.get("target") == target) and (before is None or entry["at"] < before):
@@ -102,6 +114,10 @@ class AuditLog:
         """Return the entry of a request, if it was carried out before."""
         with self._lock:
             return next((entry for entry in reversed(self._entries) if entry.get("request_id") == request_id), None)
+
+    def _all(self, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found = {entry["id"]: entry for entry in self._read()} | {entry["id"]: entry for entry in known}
+        return sorted(found.values(), key=lambda entry: entry["at"])
 
     def _read(self) -> Iterator[dict[str, Any]]:
         assert self.path is not None
@@ -119,7 +135,26 @@ class AuditLog:
         return iter(found.values())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; another entry opens it again."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_elsewhere(file: int, path: Path) -> bool:
+    """Say whether the file was moved away, such as by logrotate."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return True
+    here = os.fstat(file)
+    return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
+
+
+def _keep_name(folder: Path) -> None:
+    """Write a new file's name to disk, as its lines are."""
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from halfopen._core.states import State
 from halfopen._runtime.late import logger
@@ -186,7 +186,7 @@ def _read_order(path: Path) -> Order | None:
         data = json.loads(path.read_text(encoding="utf-8"))
         ordered = data.pop("at")
         return Order(**data) if time.time() - ordered < _ORDER_LIVES else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         logger().exception("%s is no order", path)
         return None
 
@@ -204,6 +204,14 @@ def read_members(directory: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(directory.glob("console-*.json")):
         with suppress(OSError, ValueError):
             data = json.loads(path.read_text(encoding="utf-8"))
-            if data.get("format") == _FORMAT:
+            if _is_member(data):
                 data["slot"] = int(path.stem.removeprefix("console-"))
                 yield data
+
+
+def _is_member(data: Any) -> bool:
+    """Say whether this is what `Member.publish` writes, and not half of it or another version's."""
+    if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != _FORMAT:
+        return False
+    wanted: dict[str, Any] = {"id": str, "at": (int, float), "interval": (int, float), "breakers": dict, "acks": dict}
+    return all(isinstance(cast("dict[str, Any]", data).get(name), kind) for name, kind in wanted.items())

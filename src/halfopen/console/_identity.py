@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -41,6 +41,10 @@ class Identity:
             )
 
 
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^][@:/\s]+)(?::\d*)?", re.IGNORECASE)
+SHORTEST_TOKEN = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """
@@ -66,6 +70,11 @@ class Access:
     hosts: Collection[str] | None
     secret: bytes
 
+    def __post_init__(self) -> None:
+        for token, identity in self.tokens.items():
+            if len(token.strip()) < SHORTEST_TOKEN:
+                raise ValueError(f"the token of {identity.name!r} is shorter than {SHORTEST_TOKEN} characters")
+
     @staticmethod
     def new_secret() -> bytes:
         """Return the key of the CSRF tokens of one server run."""
@@ -75,7 +84,8 @@ class Access:
         """Say whether the request came under a name of ours."""
         if self.hosts is None:
             return True
-        return (urlsplit("//" + request.headers.get("host", "")).hostname or "") in self.hosts
+        found = _HOST.fullmatch(request.headers.get("host", ""))
+        return found is not None and found[1].strip("[]").lower() in self.hosts
 
     def who(self, request: Request) -> Identity | None:
         """Return who asks; None if nobody says."""
@@ -90,8 +100,10 @@ class Access:
     def _by_proxy(self, request: Request) -> Identity | None:
         if self.proxy_header is None or request.client is None or request.client.host not in self.trusted_proxies:
             return None
-        name = request.headers.get(self.proxy_header)
-        return Identity(name, "operator" if name in self.operators else "viewer") if name else None
+        names = request.headers.getlist(self.proxy_header)
+        if len(names) != 1 or not names[0]:  # of two, one is not the proxy's
+            return None
+        return Identity(names[0], "operator" if names[0] in self.operators else "viewer")
 
     def _by_bearer(self, request: Request) -> Identity | None:
         kind, _, shown = request.headers.get("authorization", "").partition(" ")
@@ -101,7 +113,7 @@ class Access:
         """Return whose token this is."""
         found = None
         for token, identity in self.tokens.items():
-            if hmac.compare_digest(token.encode(), shown.encode()):
+            if hmac.compare_digest(token.encode(), shown.encode("utf-8", "backslashreplace")):
                 found = identity
         return found
 
@@ -120,7 +132,7 @@ class Access:
     def same_site(self, request: Request) -> bool:
         """Say whether a browser sent this from a page of ours, or no browser sent it."""
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
             return False
         return request.headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 

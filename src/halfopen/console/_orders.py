@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from halfopen._runtime.late import logger
 from halfopen.console._channel import ACTIONS, ENDING, Order, carry_out, write_order
 from halfopen.console._hub import Hub
 from halfopen.console._identity import Identity
@@ -25,6 +26,9 @@ UNTIL_REMOVED = "until_removed"
 ACK_WAIT = 3.0
 """Seconds to wait for processes that hear through the run directory."""
 LONGEST = 30 * 86_400.0
+LONGEST_REASON = 1000
+"""Characters."""
+_SOURCES = frozenset({"console", "command line"})
 _QUEUE_ACTIONS = {"pause", "resume", *SINGLE}
 _QUIET = frozenset({"pause", "resume", "retry"})
 """Orders to a queue that ask nothing first."""
@@ -92,7 +96,11 @@ class Orders:
             )  # fmt: skip
         except OSError as error:
             return 503, {"error": f"nothing was done: the audit log cannot be written ({error})"}
-        results = await self._carry_out(order, scope)
+        try:
+            results = await self._carry_out(order, scope)
+        except OSError as error:
+            await asyncio.to_thread(hub.audit.result, entry, after={})
+            return 503, {"error": f"nothing was done: the run directory cannot be written ({error.strerror})"}
         after = {process: result["state"] for process, result in results.items() if result is not None}
         entry = await asyncio.to_thread(hub.audit.result, entry, after=after)
         hub.collector.happened("audit", breaker=name, entry=entry)
@@ -112,7 +120,8 @@ class Orders:
 
     def _scope(self, name: str, body: dict[str, Any]) -> list[str]:
         states = self._hub.collector.states(name)
-        wanted = list(states) if body["scope"] == "all" else [one for one in body["scope"] if one in states]
+        named = list(states) if body["scope"] == "all" else body["scope"]
+        wanted = [process for process in dict.fromkeys(named) if process in states]
         return [process for process in wanted if process in self._reachable(states)]
 
     def _conflict(self, name: str, body: dict[str, Any]) -> Answer | None:
@@ -126,6 +135,7 @@ class Orders:
         hub = self._hub
         results: dict[str, dict[str, Any] | None] = dict.fromkeys(scope)
         waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        failed: OSError | None = None
         for process in scope:
             local = hub.local
             breaker = local.find(order.breaker) if local is not None and process == local.id else None
@@ -133,8 +143,15 @@ class Orders:
                 result = results[process] = carry_out(breaker, order, process)
                 hub.obeyed(order, process, result)
             elif hub.directory is not None:
-                waiting[process] = hub.expect(order, process)
-                await asyncio.to_thread(write_order, hub.directory.directory, order, process)
+                try:
+                    await asyncio.to_thread(write_order, hub.directory.directory, order, process)
+                except OSError as error:
+                    logger().exception("an order for %s cannot be left in the run directory", process)
+                    failed = error
+                else:
+                    waiting[process] = hub.expect(order, process)
+        if failed is not None and not waiting and not any(results.values()):
+            raise failed
         if waiting:
             await asyncio.wait(waiting.values(), timeout=ACK_WAIT)
         for process, future in waiting.items():
@@ -243,8 +260,8 @@ def _mistakes(body: dict[str, Any], name: str, states: Mapping[str, Any], reacha
         wrong("scope", f'"all", or some of the processes that can be reached: {", ".join(reachable) or "none"}')
     elif everywhere and not reachable:
         wrong("scope", "no channel leads to the processes of this breaker")
-    if action != "try_now" and (not isinstance(reason, str) or not reason.strip()):
-        wrong("reason", "say why: it is kept in the audit log")
+    _check_reason(reason, action != "try_now", wrong)
+    _check_source(body, wrong)
     if action in ENDING:
         _check_end(body.get("ends_in"), wrong)
     elif action == "trip" and body.get("ends_in") is not None:
@@ -261,6 +278,20 @@ def _mistakes(body: dict[str, Any], name: str, states: Mapping[str, Any], reacha
 def _check_end(ends_in: Any, wrong: Callable[[str, str], None]) -> None:
     if ends_in != UNTIL_REMOVED and not (_number(ends_in) and 0 < ends_in <= LONGEST):
         wrong("ends_in", f'seconds above 0, at most {LONGEST:.0f}, or "{UNTIL_REMOVED}"')
+
+
+def _check_reason(reason: Any, needed: bool, wrong: Callable[[str, str], None]) -> None:
+    if not isinstance(reason, str) or not reason.strip():
+        if needed or not (reason is None or isinstance(reason, str)):
+            wrong("reason", "say why: it is kept in the audit log")
+    elif len(reason) > LONGEST_REASON:
+        wrong("reason", f"at most {LONGEST_REASON} characters")
+
+
+def _check_source(body: dict[str, Any], wrong: Callable[[str, str], None]) -> None:
+    source = body.get("source", "console")
+    if not isinstance(source, str) or source not in _SOURCES:
+        wrong("source", " or ".join(sorted(_SOURCES)))
 
 
 def _check_request_id(body: dict[str, Any], wrong: Callable[[str, str], None]) -> None:
@@ -286,11 +317,14 @@ def _queue_mistakes(body: dict[str, Any]) -> Answer | None:
             wrong("message", "which message, or a selection")
         else:
             _check_selection(cast("dict[str, Any]", selection), wrong)
-            if not isinstance(body.get("expected"), int):
+            if not _whole(body.get("expected")):
                 wrong("expected", "how many messages are meant")
     bulk = "selection" in body
-    if (action not in _QUIET or bulk) and not (isinstance(body.get("reason"), str) and body["reason"].strip()):
-        wrong("reason", "say why: it is kept in the audit log")
+    _check_reason(body.get("reason"), action not in _QUIET or bulk, wrong)
+    _check_source(body, wrong)
+    deadline = body.get("deadline")
+    if deadline is not None and not (_number(deadline) and 0 < deadline <= LONGEST):
+        wrong("deadline", f"seconds from now, above 0 and at most {LONGEST:.0f}")
     _check_request_id(body, wrong)
     return (422, {"mistakes": found}) if found else None
 
@@ -303,7 +337,11 @@ def _check_selection(selection: dict[str, Any], wrong: Callable[[str, str], None
 
 
 def _all_whole(seen: Mapping[str, Any]) -> bool:
-    return all(isinstance(epoch, int) for epoch in seen.values())
+    return all(map(_whole, seen.values()))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> bool:

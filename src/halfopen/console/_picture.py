@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -19,9 +20,13 @@ RING_BYTES = 2_000_000
 EVENTS = 200
 
 
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
 def dumps(data: Any) -> bytes:
-    """Return JSON without spaces."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """Return JSON without spaces; a lone surrogate, which UTF-8 cannot hold, is escaped as JSON may."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
 
 
 class Picture:
@@ -98,7 +103,7 @@ class Picture:
     def since(self, last_id: str) -> list[bytes] | None:
         """Return the patches after an event id; None if it is foreign or too old."""
         start, _, counter = last_id.rpartition("-")
-        if start != self.start or not counter.isdecimal() or int(counter) > self.version:
+        if start != self.start or not _NUMBER.fullmatch(counter) or int(counter) > self.version:
             return None
         missing = self.version - int(counter)
         if missing > len(self._ring):
