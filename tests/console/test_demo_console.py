@@ -80,7 +80,7 @@ def waiting(snapshot: dict[str, Any]) -> int:
 
 
 def moves(url: str) -> list[str]:
-    told = httpx.get(f"{url}/api/breakers/partner").json()
+    told = httpx.get(f"{url}/api/breakers/partner", timeout=60).json()
     return [new for _, _, new, *_ in told["moves"]["gateway"]]
 
 
@@ -91,13 +91,13 @@ def test_the_snapshots_show_the_story_and_the_console_stays_until_ctrl_c() -> No
         states: list[str] = []
         most = 0
         while not states or states[-1] != "closed" or len(states) < 3:
-            snapshot = httpx.get(f"{url}/api/snapshot").json()
+            snapshot = httpx.get(f"{url}/api/snapshot", timeout=60).json()
             (breaker,) = snapshot["breakers"]
             states += [breaker["state"]] if states[-1:] != [breaker["state"]] else []
             most = max(most, waiting(snapshot))
             time.sleep(0.02)
         assert url == url_in(running.until_it_says("the console stays at"))
-        until(lambda: 0 == waiting(httpx.get(f"{url}/api/snapshot").json()))
+        until(lambda: 0 == waiting(httpx.get(f"{url}/api/snapshot", timeout=60).json()))
         told = moves(url)
         code, complaints = running.interrupt()
 
@@ -138,10 +138,10 @@ def test_a_killed_gateway_brings_its_console_back_to_the_same_url() -> None:
     with demo("--speed", "40", "--kill-at", "2", "--stay") as running:
         url = url_in(running.until_it_says("watch it on the console"))
         running.until_it_says("the gateway is back")
-        snapshot = httpx.get(f"{url}/api/snapshot").json()
+        snapshot = httpx.get(f"{url}/api/snapshot", timeout=60).json()
         link = running.until_it_says("to give orders")
         token = link.rstrip().rpartition("=")[2]
-        who = httpx.get(f"{url}/api/session", headers={"authorization": f"Bearer {token}"}).json()
+        who = httpx.get(f"{url}/api/session", timeout=60, headers={"authorization": f"Bearer {token}"}).json()
 
     assert ["partner"] == [breaker["name"] for breaker in snapshot["breakers"]]
     assert ("visitor", "operator") == (who["who"], who["role"])

@@ -87,7 +87,7 @@ def test_each_order_is_carried_out_and_written_down_as_one_from_the_command_line
 
     with served(registry) as server:
         code, output = run("order", *command, "--url", server.url, "--token", "dana-secret")
-        entries = httpx.get(f"{server.url}/api/audit").json()["entries"]
+        entries = httpx.get(f"{server.url}/api/audit", timeout=60).json()["entries"]
 
     assert (0, f"{NAME} on web-1: {state}\n") == (code, output)
     assert state == registry.circuit_breaker(NAME).state
@@ -156,14 +156,14 @@ def test_watchs_picture_under_patches_equals_a_fresh_snapshot() -> None:
     picture = Picture()
 
     with served(registry) as server:
-        with httpx.stream("GET", f"{server.url}/api/events", timeout=10.0) as answer:
+        with httpx.stream("GET", f"{server.url}/api/events", timeout=60.0) as answer:
             events = read_events(answer.iter_lines())
             picture.take(*next(events)[1:])
             fail(registry.circuit_breaker("a"))
             registry.circuit_breaker("b").force_open(60.0, by="lee")
             while not {"open", "forced_open"} <= {each["state"] for each in (picture.document or {})["breakers"]}:
                 assert picture.take(*next(events)[1:])
-        whole = httpx.get(f"{server.url}/api/snapshot").json()
+        whole = httpx.get(f"{server.url}/api/snapshot", timeout=60).json()
 
     assert picture.document is not None
     shown = {each["name"]: (each["state"], each["why"]) for each in picture.document["breakers"]}
