@@ -12,7 +12,8 @@ import pytest
 
 from halfopen import CircuitBreaker, HalfOpen
 from halfopen.retry_queue import Delivery, LaneProfile, MessageState, Report, RetryQueue, SqliteStore, Store, Verdict
-from tests.retry_queue.support import DELIVERED, Partner
+from halfopen.testing import FakeClock
+from tests.retry_queue.support import DELIVERED, Partner, breaker, hub, states
 
 S = MessageState
 FAST = LaneProfile(limit=8, spread=0.0)
@@ -215,3 +216,52 @@ async def test_cancelling_ends_sends_without_blame_and_remembers_the_doubt(tmp_p
     assert [S.UNKNOWN_DELIVERY, S.WAITING] == [message.state for message in found]
     assert [1, 0] == [message.attempts for message in found]
     assert (0, 0) == (gate.snapshot().failures, gate.snapshot().counters.permits.in_flight)
+
+
+def test_a_lane_that_was_left_waits_and_goes_on_where_its_breaker_is_now(store: Store, clock: FakeClock) -> None:
+    first, second = Partner(), Partner()
+    gate = breaker(clock)
+    queue = hub(store, clock)
+    queue.lane("acme", sender=first, breaker=gate)
+    gate.force_open()
+    queue.enqueue("acme", b"1", message_id="m1")
+    queue.leave_lane("acme")
+    gate.reset()
+    queue.tick()
+    meanwhile = states(store)
+
+    queue.lane("acme", sender=second, breaker=gate)
+    queue.tick()
+
+    assert {"m1": "waiting"} == meanwhile
+    assert ([], ["m1"]) == (first.ids, second.ids)
+
+
+def test_a_lane_can_go_on_with_another_sender_and_other_limits(store: Store, clock: FakeClock) -> None:
+    first, second = Partner(), Partner()
+    queue = hub(store, clock)
+    queue.lane("acme", sender=first, breaker=breaker(clock))
+    queue.enqueue("acme", b"1", message_id="m1")
+    queue.tick()
+    clock.advance(100.0)
+
+    queue.change_lane("acme", sender=second, profile=LaneProfile(rate=1.0))
+    for number in range(2, 5):
+        queue.enqueue("acme", b"x", message_id=f"m{number}")
+    queue.tick()
+
+    assert (["m1"], ["m2"]) == (first.ids, second.ids)
+
+
+def test_the_result_of_a_send_that_began_before_its_lane_left_still_counts(store: Store, clock: FakeClock) -> None:
+    queue = hub(store, clock)
+
+    def leaves(delivery: Delivery) -> Report:
+        queue.leave_lane("acme")
+        return DELIVERED
+
+    queue.lane("acme", sender=leaves, breaker=breaker(clock))
+    queue.enqueue("acme", b"1", message_id="m1")
+    queue.tick()
+
+    assert {"m1": "done"} == states(store)

@@ -30,6 +30,8 @@ class Source:
     Attributes:
         path: The file.
         configuration: What of it is in force; None before it was read.
+        followers: Who else reads the file, such as a gateway: each is told its path, may raise a `ConfigError`, and
+            returns what puts its part in force once the policies are.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Source:
         self._lock = threading.Lock()
         self._seen: Any = None
         self.configuration: Configuration | None = None if before is None else before.configuration
+        self.followers: list[Callable[[str], Callable[[], object]]] = [] if before is None else before.followers
 
     def read_again(self) -> Changes:
         """
@@ -52,8 +55,11 @@ class Source:
         with self._lock:
             self._seen = self._look()
             new = load(self.path, names=self._names)
+            steps = [follow(self.path) for follow in self.followers]
             changes = apply(new, self._registry, self.configuration)
             self.configuration = new
+            for step in steps:
+                step()
         return changes
 
     def watch(self, every: float) -> Callable[[], None]:

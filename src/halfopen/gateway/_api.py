@@ -41,8 +41,8 @@ _RECEIPT_WITHIN = 30.0
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def api(partners: Mapping[str, Partner], queue: RetryQueue | None) -> Starlette:
-    """Make the application for everything but ``/to/``."""
+def api(partners: Callable[[], Mapping[str, Partner]], queue: RetryQueue | None) -> Starlette:
+    """Make the application for everything but ``/to/``; *partners* returns those that can be reached now."""
     shown = _Shown(partners, queue)
     routes = [
         Route("/health", shown.health),
@@ -91,7 +91,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 class _Shown:
-    def __init__(self, partners: Mapping[str, Partner], queue: RetryQueue | None) -> None:
+    def __init__(self, partners: Callable[[], Mapping[str, Partner]], queue: RetryQueue | None) -> None:
         self._partners = partners
         self._queue = queue
 
@@ -108,7 +108,7 @@ class _Shown:
     async def partners(self, request: Request) -> Response:
         """Show every partner's circuit, and its backlog."""
         backlog = await self._backlog()
-        return JSONResponse([_of_partner(partner, backlog) for partner in self._partners.values()])
+        return JSONResponse([_of_partner(partner, backlog) for partner in self._partners().values()])
 
     async def partner(self, request: Request) -> Response:
         """Show one partner."""
@@ -124,7 +124,7 @@ class _Shown:
         return JSONResponse({"snapshot": breaker.snapshot().plain(), "moves": moves})
 
     def _named(self, request: Request) -> Partner:
-        partner = self._partners.get(request.path_params["name"])
+        partner = self._partners().get(request.path_params["name"])
         if partner is None:
             raise HTTPException(404, "no partner of this name is configured")
         return partner
@@ -206,7 +206,7 @@ class _Shown:
             message = queue.get(f"<{mdn.original_message_id}>")
         except UnknownMessageError:
             message = queue.get(mdn.original_message_id)
-        partner = self._partners.get(message.lane)
+        partner = self._partners().get(message.lane)
         if partner is None:
             raise HTTPException(404, "the message's partner is no longer configured")
         mic = queue.store.payload(message.seq)[3]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +24,7 @@ from ._storing import Storing
 __all__ = ["Gateway"]
 
 _log = logging.getLogger("halfopen.gateway")
+_PATIENCE = 30.0
 _NO_TOKEN = Problem(
     401,
     "no-token",
@@ -49,14 +51,79 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self.registry = Registry() if registry is None else registry
-        self.partners = {name: Partner(each, settings, self.registry) for name, each in partners.items()}
+        self.partners: Mapping[str, Partner] = {
+            name: Partner(each, settings, self.registry) for name, each in partners.items()
+        }
         self.queue = _opened(settings)
         self._storing = None if self.queue is None else Storing(self.queue)
         self._forward = Forwarding(settings, self.partners, self._storing)
-        self._api = api(self.partners, self.queue)
-        self._token = settings.token.encode()
-        self._open_to = None if settings.token else _names_of(settings)
+        self._api = api(lambda: self.partners, self.queue)
+        self._guard()
         self._sending: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._retiring: dict[Partner, asyncio.Task[None]] = {}
+
+    def _guard(self) -> None:
+        self._token = self.settings.token.encode()
+        self._open_to = None if self.settings.token else _names_of(self.settings)
+
+    def change(self, settings: GatewaySettings, partners: Mapping[str, PartnerSettings]) -> None:
+        """
+        Let other limits and other partners count from now on; exchanges in flight come to their end.
+
+        Callable from any thread. Where it listens, its own certificate, its queue, *keep_alive* and *drain* stay.
+
+        Raises:
+            ConfigError: A partner's pipeline does not fit; nothing has changed.
+        """
+        made = self._made(settings, partners)
+        if self._loop is None:
+            self._put(settings, made)
+            return
+        if _running_loop() is self._loop:
+            self._replace(settings, made)
+            return
+        done: Future[None] = Future()
+        self._loop.call_soon_threadsafe(_resolve, done, self._replace, settings, made)
+        done.result(_PATIENCE)
+
+    def _made(self, settings: GatewaySettings, partners: Mapping[str, PartnerSettings]) -> dict[str, Partner]:
+        same_limits = settings.time_limit == self.settings.time_limit
+        made: dict[str, Partner] = {}
+        for name, each in partners.items():
+            old = self.partners.get(name)
+            kept = old is not None and same_limits and old.settings == each
+            made[name] = old if old is not None and kept else Partner(each, settings, self.registry)
+        return made
+
+    def _put(self, settings: GatewaySettings, partners: Mapping[str, Partner]) -> None:
+        self.settings, self.partners = settings, partners
+        self._forward.know(settings, partners)
+        self._guard()
+
+    def _replace(self, settings: GatewaySettings, partners: Mapping[str, Partner]) -> None:
+        before = self.partners
+        for name, partner in partners.items():
+            if before.get(name) is not partner:
+                partner.upstream.open()
+        self._put(settings, partners)
+        for name in before.keys() | partners.keys():
+            self._exchange(before.get(name), partners.get(name))
+
+    def _exchange(self, old: Partner | None, new: Partner | None) -> None:
+        if old is new:
+            return
+        if self._storing is not None:
+            if old is None and new is not None:
+                self._storing.add(new)
+            elif old is not None and new is not None:
+                self._storing.change(old, new)
+            elif old is not None:
+                self._storing.remove(old)
+        if old is not None:
+            task = asyncio.ensure_future(old.retire())
+            self._retiring[old] = task
+            task.add_done_callback(lambda _: self._retiring.pop(old, None))
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Serve one request, or the lifespan."""
@@ -98,6 +165,7 @@ class Gateway:
         await send({"type": "lifespan.shutdown.complete"})
 
     def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         for partner in self.partners.values():
             partner.upstream.open()
         if self.queue is None or self._storing is None:
@@ -111,12 +179,29 @@ class Gateway:
             self._sending.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sending
-        for partner in self.partners.values():
+        self._loop = None
+        for partner in [*self.partners.values(), *self._retiring]:
             await partner.upstream.close()
         if self._storing is not None:
             self._storing.close()
         if self.queue is not None:
             await asyncio.to_thread(self.queue.close)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _resolve(done: Future[None], change: Callable[..., None], *arguments: Any) -> None:
+    try:
+        change(*arguments)
+    except BaseException as error:
+        done.set_exception(error)
+    else:
+        done.set_result(None)
 
 
 def _opened(settings: GatewaySettings) -> RetryQueue | None:

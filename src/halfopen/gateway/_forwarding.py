@@ -49,9 +49,13 @@ class Forwarding:
     """Sends requests on to configured partners, and to nobody else."""
 
     def __init__(self, settings: GatewaySettings, partners: Mapping[str, Partner], storing: Storing | None) -> None:
+        self._storing = storing
+        self.know(settings, partners)
+
+    def know(self, settings: GatewaySettings, partners: Mapping[str, Partner]) -> None:
+        """Let these count from now on."""
         self._settings = settings
         self._partners = {name.encode(): partner for name, partner in partners.items()}
-        self._storing = storing
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Answer one request."""
@@ -70,6 +74,7 @@ class Forwarding:
             task.cancel()
 
         connection.on_lost = leave
+        made.partner.begin()
         try:
             await self._run(made, connection, send)
         except asyncio.CancelledError:
@@ -80,6 +85,7 @@ class Forwarding:
         finally:
             connection.on_lost = None
             made.close()
+            made.partner.end()
 
     def _exchange(self, scope: Any, receive: Any, send: Send) -> Exchange | Problem:
         settings = self._settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,15 +23,17 @@ from ._judging import Judge
 from ._settings import GatewaySettings, PartnerSettings
 from ._upstream import Upstream
 
-__all__ = ["Partner"]
+__all__ = ["UNFIT", "Partner"]
 
 _log = logging.getLogger("halfopen.gateway")
 
-_UNFIT = {
-    Hedge: "it would send a message twice",
-    Fallback: "the gateway passes the partner's answers on and makes none up",
-    CacheFallback: "the gateway passes the partner's answers on and makes none up",
+UNFIT = {
+    "hedge": "it would send a message twice",
+    "fallback": "the gateway passes the partner's answers on and makes none up",
+    "cache_fallback": "the gateway passes the partner's answers on and makes none up",
 }
+"""Why policies of these sections have no place in a partner's pipeline."""
+_KINDS = {"hedge": Hedge, "fallback": Fallback, "cache_fallback": CacheFallback}
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 
@@ -54,7 +57,26 @@ class Partner:
         self._whole: Callable[..., Awaitable[Any]]
         self._once: Callable[..., Awaitable[Any]]
         self._breaker: CircuitBreaker | None = None
+        self._in_flight = 0
+        self._last: asyncio.Future[None] | None = None
         self._wire()
+
+    def begin(self) -> None:
+        """Count an exchange in flight; its `end` comes for certain."""
+        self._in_flight += 1
+
+    def end(self) -> None:
+        """Count it no more."""
+        self._in_flight -= 1
+        if not self._in_flight and self._last is not None and not self._last.done():
+            self._last.set_result(None)
+
+    async def retire(self) -> None:
+        """Close its connections once the exchanges in flight have ended."""
+        if self._in_flight:
+            self._last = asyncio.get_running_loop().create_future()
+            await self._last
+        await self.upstream.close()
 
     def acall(self, call: Callable[[], Awaitable[None]], *, repeatable: bool) -> Awaitable[Any]:
         """Await *call* through the partner's policies; retries among them count only where it may be repeated."""
@@ -122,8 +144,8 @@ def _refuse_unfit(name: str, pipeline: Pipeline) -> None:
     mistakes = [
         Mistake(path, pipeline.name, f"{type(policy).__name__} {policy.name!r} does not fit here: {why}", "conflict")
         for policy in pipeline.flat
-        for kind, why in _UNFIT.items()
-        if isinstance(policy, kind)
+        for section, why in UNFIT.items()
+        if isinstance(policy, _KINDS[section])
     ]
     if mistakes:
         raise ConfigError(mistakes)

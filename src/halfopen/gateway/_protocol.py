@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
+    from ._app import Gateway
     from ._settings import GatewaySettings
 
 __all__ = ["Connection", "connection_class"]
@@ -35,7 +36,7 @@ class Connection(HttpToolsProtocol):
         on_lost: Called when the program goes away in the middle of an exchange.
     """
 
-    settings: GatewaySettings
+    gateway: Gateway
     on_lost: Callable[[], object] | None = None
 
     def __init__(
@@ -52,6 +53,11 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         # With pipelined requests this is not `cycle`, which is the last one that was read.
         self._running: RequestResponseCycle | None = None
+
+    @property
+    def settings(self) -> GatewaySettings:
+        """What counts now."""
+        return self.gateway.settings
 
     # ── the connection ──
 
@@ -184,6 +190,6 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-def connection_class(settings: GatewaySettings) -> type[Connection]:
-    """Return the class for connections under *settings*."""
-    return type("Connection", (Connection,), {"settings": settings})
+def connection_class(gateway: Gateway) -> type[Connection]:
+    """Return the class for connections to *gateway*."""
+    return type("Connection", (Connection,), {"gateway": gateway})

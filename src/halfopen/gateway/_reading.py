@@ -32,6 +32,7 @@ from halfopen.config.loading import document, load
 from halfopen.errors import ConfigError
 from halfopen.retry_queue import LaneProfile, MessageSchedule
 
+from ._partner import UNFIT
 from ._settings import GatewaySettings, PartnerSettings
 
 __all__ = ["GatewayConfiguration", "read"]
@@ -238,6 +239,18 @@ def _check_policies(
             if wanted and (kind != section or policies.find(section, policy) is None):
                 where = item.value[name].value[section] if item is not None else Item(None, ())
                 findings.wrong(where, f"there is no {wanted} in this file; write it as {section}.NAME", "missing")
+        _check_fit(policies, name, partner.pipeline, item, findings)
+
+
+def _check_fit(policies: Configuration, name: str, pipeline: str, item: Item | None, findings: Findings) -> None:
+    entry = policies.find("pipeline", pipeline.partition(".")[2])
+    if entry is None or item is None:
+        return
+    for reference in entry.values["policies"]:
+        why = UNFIT.get(reference.section)
+        if why is not None:
+            words = f"a pipeline without {reference.section}.{reference.name}: {why}"
+            findings.wrong(item.value[name].value["pipeline"], words, "conflict")
 
 
 def _is_conninfo(queue: str) -> bool:

@@ -18,6 +18,7 @@ from halfopen.registry import Registry
 from ._app import Gateway
 from ._protocol import connection_class
 from ._reading import read
+from ._reloading import follow
 from ._settings import GatewaySettings
 
 __all__ = ["gateway_from_file", "run", "serve"]
@@ -39,14 +40,16 @@ def gateway_from_file(path: str | os.PathLike[str], *, names: Mapping[str, Any] 
     """
     found = read(path, names=names)
     registry = Registry.from_file(path, names=names)
-    return Gateway(found.settings, found.partners, registry)
+    gateway = Gateway(found.settings, found.partners, registry)
+    follow(gateway, names or {})
+    return gateway
 
 
 def run(gateway: Gateway, *, ready: Callable[[str], object] | None = None) -> None:
     """
     Serve until SIGTERM or SIGINT; then let exchanges in flight end, and return.
 
-    SIGHUP reads the policies of the file again; a change of partners needs a restart.
+    SIGHUP reads the file again: policies, partners and limits. What needs a restart is logged.
 
     Args:
         gateway: From `gateway_from_file`, or made by the program.
@@ -72,7 +75,7 @@ def serve(gateway: Gateway) -> uvicorn.Server:
         gateway,
         host=settings.host.strip("[]"),
         port=settings.port,
-        http=connection_class(settings),
+        http=connection_class(gateway),
         ws="none",
         lifespan="on",
         interface="asgi3",

@@ -73,6 +73,18 @@ class Storing:
         """Let the queue send the messages of *partner*, driven by the breaker of its pipeline."""
         self.queue.lane(partner.name, sender=Sending(partner), breaker=partner.breaker, profile=partner.profile())
 
+    def change(self, old: Partner, new: Partner) -> None:
+        """Send the messages of a partner as it is now."""
+        if old.breaker is new.breaker:
+            self.queue.change_lane(new.name, sender=Sending(new), profile=new.profile())
+        else:
+            self.remove(old)
+            self.add(new)
+
+    def remove(self, partner: Partner) -> None:
+        """Send nothing more to *partner*; its messages stay."""
+        self.queue.leave_lane(partner.name)
+
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -149,6 +161,13 @@ class Sending:
 
     async def __call__(self, delivery: Delivery) -> Report:
         """Make one attempt."""
+        self._partner.begin()
+        try:
+            return await self._attempt(delivery)
+        finally:
+            self._partner.end()
+
+    async def _attempt(self, delivery: Delivery) -> Report:
         try:
             async with asyncio.timeout(delivery.timeout):
                 return await self._send(delivery)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 from yarl import URL
@@ -13,7 +13,7 @@ from ._errors import BadAnswerError, BrokenOffError, NoEvidenceError, NotSentErr
 from ._problems import problem
 from ._settings import PartnerSettings
 
-__all__ = ["Answer", "Upstream"]
+__all__ = ["Answer", "Upstream", "tls_of"]
 
 _OWN_ONLY = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _LARGEST_FIELD = 64 * 1024
@@ -99,8 +99,7 @@ class Upstream:
     def open(self) -> None:
         """Make the pool; in the event loop that uses it."""
         settings = self._settings
-        tls = _tls(settings) if self._base.startswith("https:") else True
-        connector = aiohttp.TCPConnector(limit=settings.connections, keepalive_timeout=_IDLE, ssl=tls)
+        connector = aiohttp.TCPConnector(limit=settings.connections, keepalive_timeout=_IDLE, ssl=tls_of(settings))
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -175,7 +174,15 @@ def _failed(name: str, error: Exception) -> Exception:
     return BrokenOffError(what)
 
 
-def _tls(settings: PartnerSettings) -> ssl.SSLContext:
+def tls_of(settings: PartnerSettings) -> ssl.SSLContext | Literal[True]:
+    """
+    Return how a partner's certificate is checked, and with which one we show ourselves.
+
+    Raises:
+        OSError: A file is not there, or holds something else.
+    """
+    if not settings.url.startswith("https:"):
+        return True
     context = ssl.create_default_context(cafile=settings.ca or None)
     if settings.certificate:
         context.load_cert_chain(settings.certificate, settings.key or None)

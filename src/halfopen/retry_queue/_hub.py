@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 
 from halfopen._runtime.clock import Clock
 
@@ -24,6 +25,7 @@ class Hub:
         instance: Tells the queues of one process apart.
         attention: Asks for a step of a lane.
         again: Writes the store did not take, to be tried again.
+        tokens: Numbers for lease tokens; never the same twice, also for a lane that left and came back.
         closes: Monotonic times at which lanes of this process have closed lately, by lane.
     """
 
@@ -36,6 +38,7 @@ class Hub:
     attention: Callable[[str], None]
     closes: dict[str, float] = field(default_factory=dict)
     again: list[Callable[[], None]] = field(default_factory=list)
+    tokens: count[int] = field(default_factory=count)
 
     @property
     def process(self) -> str:

@@ -8,7 +8,6 @@ permit comes last because trial calls are precious, and nothing is written befor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 
 from halfopen._core.states import State
 from halfopen.circuit_breaker import CircuitBreaker, Permit
@@ -64,7 +63,12 @@ class Lane:
         self.outage = Outage(name, hub, breaker, profile)
         self._hub = hub
         self._rate = Rate(profile.rate)
-        self._tokens = count()
+
+    def change(self, sender: Sender | AsyncSender, profile: LaneProfile) -> None:
+        """Go on with another sender and other limits."""
+        self.sender = sender
+        self.profile = self.results.profile = self.outage.profile = profile
+        self._rate = Rate(profile.rate)
 
     def close(self) -> None:
         """Stop listening to the breaker."""
@@ -160,7 +164,7 @@ class Lane:
     def _claim(self, permits: list[Permit], state: State) -> list[Attempt]:
         trial = permits[0].trial
         recovering = state is State.RECOVERING
-        token = f"{self.store.lease_prefix()}:{self._hub.process}:{next(self._tokens)}"
+        token = f"{self.store.lease_prefix()}:{self._hub.process}:{next(self._hub.tokens)}"
         request = ClaimRequest(
             lane=self.name,
             limit=len(permits),

@@ -25,6 +25,7 @@ class Outage:
 
     Attributes:
         epoch: The breaker's epoch.
+        profile: The lane's, as it is now.
         not_before: Monotonic time at which the drain may begin: lanes that recover together are spread.
     """
 
@@ -33,7 +34,7 @@ class Outage:
         self._name = name
         self._hub = hub
         self._breaker = breaker
-        self._profile = profile
+        self.profile = profile
         self._since: float | None = None
         self._draining = False
         self._seen: str | None = None
@@ -64,7 +65,7 @@ class Outage:
             return False
         if verdict.state is State.HALF_OPEN:
             now = self._hub.clock.wall()
-            return round_elsewhere(look.breaker, self._hub.process, now, self._profile.stale_round)
+            return round_elsewhere(look.breaker, self._hub.process, now, self.profile.stale_round)
         self._seen = look.breaker
         if verdict.state is not self._breaker.state:
             self._adopt(verdict)
@@ -86,7 +87,7 @@ class Outage:
                 process=self._hub.process,
                 restart_pace=event.old in _SENDS_FREELY,
                 # Of two processes that go half-open at once, the first one in the store makes the trial calls.
-                yields_for=self._profile.stale_round if event.new is State.HALF_OPEN else None,
+                yields_for=self.profile.stale_round if event.new is State.HALF_OPEN else None,
             )
         if event.new is State.CLOSED:
             self._closed(event)
@@ -97,11 +98,9 @@ class Outage:
     def _closed(self, event: CircuitTransitioned) -> None:
         now = self._hub.clock.monotonic()
         self._hub.store.make_due(self._name)
-        lately = [
-            at for lane, at in self._hub.closes.items() if lane != self._name and now - at <= self._profile.spread
-        ]
+        lately = [at for lane, at in self._hub.closes.items() if lane != self._name and now - at <= self.profile.spread]
         self._hub.closes[self._name] = now
-        self.not_before = now + spread_delay(len(lately), self._profile.spread, self._hub.rng)
+        self.not_before = now + spread_delay(len(lately), self.profile.spread, self._hub.rng)
         if self._since is not None:
             self._draining = True
             self._alert("closed", f"after {now - self._since:.0f} s; the drain begins")
@@ -120,7 +119,7 @@ class Outage:
             self._alert("reopened", self._breaker.explain())
 
     def _empty_but_well(self, event: CircuitTransitioned) -> bool:
-        if self._profile.after_inconclusive != "close" or event.totals.failures or not event.totals.calls:
+        if self.profile.after_inconclusive != "close" or event.totals.failures or not event.totals.calls:
             return False
         look = self._hub.store.look(self._name)
         return look is None or look.next_due is None

@@ -34,6 +34,7 @@ class Results:
     Attributes:
         send_window: The lane's window as last seen.
         in_flight: The lane's attempts in this process whose result is not durable yet, by seq.
+        profile: The lane's, as it is now.
     """
 
     def __init__(self, name: str, hub: Hub, breaker: CircuitBreaker, profile: LaneProfile) -> None:
@@ -42,7 +43,7 @@ class Results:
         self._name = name
         self._hub = hub
         self._breaker = breaker
-        self._profile = profile
+        self.profile = profile
         self._refusals: tuple[str, int] = ("", 0)
         self._done_at: deque[float] = deque(maxlen=64)
 
@@ -63,15 +64,15 @@ class Results:
         self._hub.tally.attempt(outcome)
         self._note_refusal(report)
         now = self._hub.clock.wall()
-        change = after_send(attempt.message, report, trial=trial, profile=self._profile, now=now, rng=self._hub.rng)
+        change = after_send(attempt.message, report, trial=trial, profile=self.profile, now=now, rng=self._hub.rng)
         self._write(attempt, change, None if trial else self._pace(outcome, slow=slow))
 
     def _pace(self, outcome: Outcome, *, slow: bool) -> Pace | None:
         if self._breaker.state not in _SENDS_FREELY:
             return None  # the drain is paused
-        if outcome == "success" and not slow and self.send_window >= self._profile.limit:
+        if outcome == "success" and not slow and self.send_window >= self.profile.limit:
             return None  # as fast as it goes: no write
-        return Pace(outcome, self._profile.limit, slow)
+        return Pace(outcome, self.profile.limit, slow)
 
     def _tell_breaker(self, attempt: Attempt, outcome: Outcome, report: Report) -> None:
         if outcome == "success":
@@ -82,7 +83,7 @@ class Results:
             attempt.permit.ignore()
 
     def _slow(self, attempt: Attempt) -> bool:
-        limit = self._profile.slow_call_duration
+        limit = self.profile.slow_call_duration
         if limit is None:
             limit = self._breaker.settings.slow_call_duration
         return limit is not None and self._hub.clock.monotonic() - attempt.permit.began > limit
@@ -125,7 +126,7 @@ class Results:
             kind = report.kind or report.detail
             run = self._refusals[1] + 1 if self._refusals[0] == kind else 1
             self._refusals = (kind, run)
-            if run >= self._profile.refusals_to_hold:
+            if run >= self.profile.refusals_to_hold:
                 self._refusals = ("", 0)
                 self._hold(f"{run} refusals in a row: {kind}")
         elif report.verdict in (Verdict.DELIVERED, Verdict.ACCEPTED):
@@ -137,7 +138,7 @@ class Results:
 
     def blame_missing_receipt(self, message: Message, epoch: int) -> None:
         """Tell the breaker of an overdue receipt, if the profile says so and its epoch is still that of the send."""
-        if not self._profile.receipt_failures or message.epoch != epoch:
+        if not self.profile.receipt_failures or message.epoch != epoch:
             return
         with suppress(RejectedError):
             self._breaker.acquire().failure()

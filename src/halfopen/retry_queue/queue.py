@@ -106,6 +106,7 @@ class RetryQueue(Orders):
         self._caretaker = Caretaker(
             self._hub, self._dispatcher.lanes, keep or Keep(), expiring_within=expiring_within, too_old=too_old
         )
+        self._left: dict[str, Lane] = {}
         self._runner = Runner(self.store, self._dispatcher, self._caretaker, self._changed, upkeep=upkeep)
 
     # ── lanes ──
@@ -128,16 +129,43 @@ class RetryQueue(Orders):
             breaker: Default: trips after 5 failures in a row or half of at least 20; 3 trial calls.
         """
         profile = profile or LaneProfile()
-        breaker = breaker or self._default_breaker(name, profile)
         if name in self._dispatcher.lanes:
             raise ValueError(f"the lane {name!r} is registered already")
-        self._dispatcher.lanes[name] = Lane(name, self._hub, breaker, sender, profile)
+        left = self._left.pop(name, None)
+        if left is not None and breaker in (None, left.breaker):
+            left.change(sender, profile)
+            lane = left
+        else:
+            if left is not None:
+                left.close()
+            lane = Lane(name, self._hub, breaker or self._default_breaker(name, profile), sender, profile)
+        self._dispatcher.lanes[name] = lane
         self._dispatcher.attention(name)
-        return breaker
+        return lane.breaker
 
     def breakers(self) -> list[CircuitBreaker]:
         """Return the breakers that drive the lanes of this process."""
         return [lane.breaker for lane in list(self._dispatcher.lanes.values())]
+
+    def change_lane(self, name: str, *, sender: Sender | AsyncSender, profile: LaneProfile | None = None) -> None:
+        """
+        Go on sending the messages of lane *name* by another sender, under other limits; sends in flight end as begun.
+
+        Raises:
+            KeyError: This process does not send them.
+        """
+        self._dispatcher.lanes[name].change(sender, profile or LaneProfile())
+        self._dispatcher.attention(name)
+
+    def leave_lane(self, name: str) -> None:
+        """
+        Send no more messages of lane *name*: they wait for a process that does. Sends in flight end.
+
+        Raises:
+            KeyError: This process does not send them.
+        """
+        # It goes on following its breaker: if it comes back, it must not take an old verdict from the store.
+        self._left[name] = self._dispatcher.lanes.pop(name)
 
     def _default_breaker(self, name: str, profile: LaneProfile) -> CircuitBreaker:
         half_open = HalfOpen(permitted_calls=3, trial_timeout=profile.trial_timeout, max_duration=3600.0)
@@ -266,14 +294,14 @@ class RetryQueue(Orders):
     def _check_senders(self, *, wanted_async: bool) -> None:
         if self._runner.running:
             raise RuntimeError("the queue is running already")
-        for name, lane in self._dispatcher.lanes.items():
+        for name, lane in list(self._dispatcher.lanes.items()):
             call = lane.sender if inspect.isroutine(lane.sender) else type(lane.sender).__call__
             if (inspect.iscoroutinefunction(lane.sender) or inspect.iscoroutinefunction(call)) is not wanted_async:
                 use = "start()" if wanted_async else "await arun()"
                 raise TypeError(f"the sender of lane {name!r} needs {use}")
 
     def _begin(self) -> None:
-        for name in self._dispatcher.lanes:
+        for name in list(self._dispatcher.lanes):
             self._dispatcher.attention(name)
 
     def stop(self, *, grace: float = 10.0) -> bool:
@@ -300,7 +328,7 @@ class RetryQueue(Orders):
         """Stop, tell the alerts that wait, and close the store."""
         if self._runner.running:
             self.stop(grace=grace)
-        for lane in self._dispatcher.lanes.values():
+        for lane in [*self._dispatcher.lanes.values(), *self._left.values()]:
             lane.close()
         self._alerts.close()
         self.store.close()
@@ -315,7 +343,7 @@ class RetryQueue(Orders):
 
     def _changed(self, lanes: set[str] | None) -> None:
         known = self._dispatcher.lanes
-        for lane in known if lanes is None else lanes & known.keys():
+        for lane in list(known) if lanes is None else lanes.intersection(list(known)):
             self._dispatcher.attention(lane)
 
     def _store_gone(self, error: StoreUnavailableError) -> None:
