@@ -44,7 +44,7 @@ class FakeQueue:
     def stats(self) -> QueueStats:
         return QueueStats(
             queue=self.name,
-            messages={"ready": self.ready, "delayed": 3, "in_flight": 1, "dead": self.dead},
+            messages={"ready": self.ready, "delayed": 3, "in_flight": 1, "error": 1, "dead": self.dead},
             oldest_message=time.time() - 30 if self.ready else None,
             attempts=dict(Counter(success=self.completed, failure=self.completed, ignored=0)),
             commands={"retry": 1},
@@ -55,6 +55,8 @@ class FakeQueue:
             completion_age_sum=0.5 * self.completed,
             store="sqlite",
             store_up=True,
+            lanes_held=1,
+            alerts={"receipt_overdue": 4 * self.dead, "expiring": self.dead, "security": self.dead},
         )
 
 

@@ -11,7 +11,7 @@ import weakref
 from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -39,6 +39,7 @@ from halfopen.instrumentation.metrics import Metrics, catalogue, metrics_of
 from halfopen.instrumentation.prometheus import render
 from halfopen.pipeline import Pipeline
 from halfopen.retry_queue import Report, RetryQueue, Verdict
+from halfopen.retry_queue._rows import AlertKind
 from halfopen.testing import FakeClock, put_into
 from tests.instrumentation.everything import Everything, FakeQueue
 
@@ -386,6 +387,7 @@ def test_the_closed_lists_are_those_of_the_code() -> None:
     everything = Everything()
     snapshots = {policy.name: policy.snapshot() for policy in everything.registry if hasattr(policy, "snapshot")}
 
+    assert set(enumerations.QUEUE_ALERTS) == set(get_args(AlertKind))
     assert set(enumerations.BULKHEAD_REASONS) == set(snapshots["bulkhead"].rejections)
     assert set(enumerations.HEDGE_OUTCOMES) == set(snapshots["hedge"].outcomes)
     assert set(enumerations.HEDGE_SKIPS) == set(snapshots["hedge"].skipped)
@@ -524,6 +526,9 @@ def test_a_real_queue_is_exposed(tmp_path: Path) -> None:
         queue.enqueue("partner", b"one")
         metrics_of(registry).add_queue(queue)
         waiting = render(registry)
+        queue.hold("partner", note="test")
+        held = render(registry)
+        queue.release("partner")
         while queue.tick():
             pass
         done = render(registry)
@@ -531,6 +536,8 @@ def test_a_real_queue_is_exposed(tmp_path: Path) -> None:
     assert 'halfopen_queue_messages{queue="hooks",state="ready"} 1' in waiting
     assert 'halfopen_queue_dead_letters_total{queue="hooks"} 0' in waiting
     assert "halfopen_queue_oldest_message_timestamp_seconds{" in waiting
+    assert 'halfopen_queue_lanes_held{queue="hooks"} 1' in held
+    assert 'halfopen_queue_alerts_total{queue="hooks",kind="expiring"} 0' in waiting
     assert 'halfopen_queue_completed_total{queue="hooks"} 1' in done
     assert 'halfopen_queue_completion_age_seconds_count{queue="hooks"} 1' in done
     assert "halfopen_queue_oldest_message_timestamp_seconds{" not in done

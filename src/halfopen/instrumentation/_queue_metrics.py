@@ -8,7 +8,13 @@ from typing import Any, Protocol
 from halfopen._core.histogram import HistogramSnapshot
 from halfopen.instrumentation._family import Family
 from halfopen.instrumentation._metric import Metric, gauge, histogram
-from halfopen.instrumentation.enumerations import QUEUE_ATTEMPTS, QUEUE_COMMANDS, QUEUE_STATES, STORE_OPERATIONS
+from halfopen.instrumentation.enumerations import (
+    QUEUE_ALERTS,
+    QUEUE_ATTEMPTS,
+    QUEUE_COMMANDS,
+    QUEUE_STATES,
+    STORE_OPERATIONS,
+)
 
 __all__ = ["AGE_BUCKETS", "QUEUE_METRICS", "STORE_METRICS", "QueueLike", "QueueNumbers", "StoreLike", "StoreNumbers"]
 
@@ -45,6 +51,10 @@ class QueueNumbers(Protocol):
     def store(self) -> str: ...
     @property
     def store_up(self) -> bool: ...
+    @property
+    def lanes_held(self) -> int: ...
+    @property
+    def alerts(self) -> Mapping[str, int]: ...
 
 
 class QueueLike(Protocol):
@@ -102,6 +112,11 @@ QUEUE_METRICS: tuple[Metric, ...] = (
     _queue.total("enqueued", "Messages taken in.", "enqueued"),
     _queue.total("completed", "Messages that reached their goal.", "completed"),
     _queue.total("dead_letters", "Messages given up on.", "dead_letters"),
+    _queue.level("lanes_held", "Lanes that are held, by an order or for a configuration that partners refuse.",
+                 "lanes_held", otel="queue.lanes.held", otel_unit="{lane}"),
+    _queue.counts("alerts", "Alerts raised, those included that were too many to tell.",
+                  "alerts", "kind", QUEUE_ALERTS,
+                  otel_unit="{alert}", otel_labels=("queue.alert",)),
     _queue.spread("completion_age_seconds", "From enqueued to done.", _ages, AGE_BUCKETS, otel="queue.completion.age"),
 )  # fmt: skip
 

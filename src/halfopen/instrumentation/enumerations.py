@@ -15,6 +15,7 @@ __all__ = [
     "HEDGE_OUTCOMES",
     "HEDGE_SKIPS",
     "OUTCOMES",
+    "QUEUE_ALERTS",
     "QUEUE_ATTEMPTS",
     "QUEUE_COMMANDS",
     "QUEUE_STATES",
@@ -52,6 +53,10 @@ HEDGE_SKIPS = ("budget", "no_thread")
 CACHE_OUTCOMES = ("success", "missing", "too_old", "no_key")
 
 QUEUE_STATES = ("ready", "delayed", "in_flight", "awaiting_receipt", "error", "dead")
+QUEUE_ALERTS = (
+    "opened", "reopened", "closed", "drained", "inconclusive", "lane_held", "security", "error", "dead", "expiring",
+    "too_old", "receipt_overdue", "store_unavailable", "store_available", "clock_stepped",
+)  # fmt: skip
 QUEUE_ATTEMPTS = OUTCOMES
 QUEUE_COMMANDS = ("retry", "resend", "resubmit", "cancel")
 STORE_OPERATIONS = ("read", "write", "exchange", "join", "listen")

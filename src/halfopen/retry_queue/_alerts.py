@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from halfopen._runtime.clock import Clock
 
@@ -42,9 +43,13 @@ class Alerts:
     Args:
         interval: Seconds within which a second alert of the same kind and lane is only counted.
         room: Alerts that may wait for slow listeners; older ones are dropped then.
+
+    Attributes:
+        counts: Alerts raised, told or not, by kind.
     """
 
     def __init__(self, clock: Clock, *, interval: float = 60.0, room: int = 1000) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(get_args(AlertKind), 0))
         self._clock = clock
         self._interval = interval
         self._waiting: deque[QueueAlert] = deque(maxlen=room)
@@ -74,6 +79,7 @@ class Alerts:
         """Raise an alert; returns at once."""
         alert = QueueAlert(kind=kind, lane=lane, message_id=message_id, detail=detail, at=self._clock.wall())
         with self._lock:
+            self.counts[kind] += 1
             if not self._listeners or (fresh := self._limited(alert)) is None:
                 return
             self._waiting.append(fresh)

@@ -47,6 +47,8 @@ class QueueStats:
         commands: ``retry``, ``resend``, ``resubmit`` and the others carried out.
         completion_age_buckets: Cumulative counts for `AGE_BUCKETS`, enqueue to done.
         store_up: Whether the store took the last write.
+        lanes_held: Lanes that are held, by an order or for a configuration that partners refuse.
+        alerts: Alerts raised by kind, those included that were too many to tell.
     """
 
     queue: str
@@ -61,6 +63,8 @@ class QueueStats:
     completion_age_sum: float
     store: str
     store_up: bool
+    lanes_held: int = 0
+    alerts: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(slots=True)

@@ -18,7 +18,9 @@ __all__ = ["lane_stats", "queue_stats"]
 _FREE = frozenset({State.CLOSED, State.DISABLED, State.METRICS_ONLY})
 
 
-def queue_stats(name: str, store: Store, lanes: Mapping[str, Lane], tally: Tally) -> QueueStats:
+def queue_stats(
+    name: str, store: Store, lanes: Mapping[str, Lane], tally: Tally, alerts: Mapping[str, int]
+) -> QueueStats:
     """Sum the lanes up. Messages behind an open breaker or a hold are delayed, not ready."""
     messages: Counter[str] = Counter(ready=0, delayed=0, in_flight=0, awaiting_receipt=0, error=0, dead=0)
     now = store.read(lambda reader: reader.now)
@@ -39,6 +41,8 @@ def queue_stats(name: str, store: Store, lanes: Mapping[str, Lane], tally: Tally
         completion_age_sum=tally.age_sum,
         store=store.name,
         store_up=tally.store_up,
+        lanes_held=len(held),
+        alerts=dict(alerts),
     )
 
 

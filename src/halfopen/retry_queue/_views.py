@@ -67,7 +67,7 @@ class Views:
 
     def stats(self) -> QueueStats:
         """Return the queue's gauges and this process's counters."""
-        return queue_stats(self.name, self.store, self._dispatcher.lanes, self._tally)
+        return queue_stats(self.name, self.store, self._dispatcher.lanes, self._tally, self._alerts.counts)
 
     def lanes(self) -> Sequence[LaneStats]:
         """Return every lane: backlog, pace, what it waits for."""
