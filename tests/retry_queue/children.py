@@ -30,7 +30,7 @@ PROFILE = LaneProfile(
     limit=4,
     timeout=TIMEOUT,
     trial_timeout=TIMEOUT,
-    lease_margin=0.6,
+    lease_margin=5.0,  # a worker that is slow on a busy machine is no dead one
     spread=0.05,
     schedule=MessageSchedule(first=0.05, cap=0.2, attempt_limit=100_000),
 )

@@ -156,10 +156,10 @@ class Campaign:
         self.kill(name)
         self.processes[name] = start(*self.commands[name])
 
-    def wait_for(self, events: int, seconds: float = 20.0) -> None:
+    def wait_for(self, events: int, seconds: float = 60.0) -> None:
         """Let so many messages be accepted or posted: kills hit processes that work, however busy the machine is."""
-        target, until = self.events() + events, time.monotonic() + seconds
-        while self.events() < target and time.monotonic() < until:
+        target, posted, until = self.events() + events, len(self.witness.arrivals), time.monotonic() + seconds
+        while time.monotonic() < until and (self.events() < target or len(self.witness.arrivals) == posted):
             time.sleep(0.005)
 
     def events(self) -> int:
@@ -233,7 +233,7 @@ def check_order(campaign: Campaign, rows: dict[str, Any]) -> None:
         assert sorted(times) == times, "an ordered stream was overtaken"
 
 
-def wait_until_all_done(store: Store, seconds: float = 60.0) -> None:
+def wait_until_all_done(store: Store, seconds: float = 180.0) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         books = store.books()
@@ -283,7 +283,6 @@ def integrity(path: Path) -> str:
         connection.close()
 
 
-@pytest.mark.timeout(150)
 def test_killed_at_random_sqlite_keeps_every_promise(tmp_path: Path) -> None:
     run_campaign(str(tmp_path / "queue.db"), tmp_path, rounds=25, seed=1)
 
@@ -291,13 +290,12 @@ def test_killed_at_random_sqlite_keeps_every_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.timeout(150)
 def test_killed_at_random_postgres_keeps_every_promise(tmp_path: Path, postgres: str) -> None:
     run_campaign(f"k{uuid.uuid4().hex}@{postgres}", tmp_path, rounds=15, seed=2)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [11, 12])
 def test_two_hundred_and_fifty_rounds_of_kills(tmp_path: Path, seed: int) -> None:
     run_campaign(str(tmp_path / "queue.db"), tmp_path, rounds=125, seed=seed)
@@ -328,7 +326,7 @@ def test_killed_at_a_named_point(tmp_path: Path, engine: str, point: str, reques
         put(before, "<m1>", body=b"abc")
 
     with child("fault", where, point, str(seen)) as process:
-        process.wait(30)
+        process.wait(60)
     later = FakeClock(start=time.monotonic() + 1000, wall=time.time() + 1000)
     store = open_store(where, clock=later)
     queue, partner = RetryQueue(store, clock=later), Partner()

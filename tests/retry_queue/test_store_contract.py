@@ -523,11 +523,13 @@ def test_other_processes_are_told_of_arrivals_and_orders(open_store: Callable[..
             told.set()
 
     def stop(seconds: float) -> bool:
+        if seconds:  # before it waits for the first time it has seen what there is
+            ready.set()
         return stopped.wait(seconds)
 
     watcher = threading.Thread(target=here.watch, args=(changed, stop))
     watcher.start()
-    ready.wait(0.3)
+    assert ready.wait(60)
     put(there, "new", lane="globex")
     there.command("old", "retry")
 
