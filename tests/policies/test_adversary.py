@@ -155,7 +155,7 @@ def down(*_: object) -> None:
         (Retry("rates", on=ConnectionError, attempts=2, backoff=0.0).call, 1),
         (CacheFallback("rates", on=ConnectionError, max_age=60).call, 1),
         (Fallback("rates", dict.fromkeys, down, on=ConnectionError).call, 1),
-        (Hedge("rates", 0.001, budget=None).call, 1),
+        (lambda fn: Hedge("rates", 0.001, budget=None).call(Both(fn)), 1),
     ],
     ids=["retry", "cache", "fallback", "hedge"],
 )
@@ -172,6 +172,18 @@ def test_an_error_that_is_raised_often_tells_of_its_last_call_only(guard: Callab
 def slow_and_down() -> None:
     time.sleep(0.02)
     raise SHARED
+
+
+class Both:
+    """A call that goes on when it has been made for the second time."""
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self.fn = fn
+        self.made = threading.Barrier(2)
+
+    def __call__(self) -> Any:
+        self.made.wait(60)
+        return self.fn()
 
 
 class Fleeting(ConnectionError):
@@ -243,9 +255,16 @@ def test_a_call_is_answered_without_a_hedge_when_no_thread_can_be_started(
 ) -> None:
     start = threading.Thread.start
     started: list[threading.Thread] = []
+    tried = threading.Event()
+
+    def slow_answer() -> str:
+        if left:
+            assert tried.wait(60)
+        return "found"
 
     def start_few(thread: threading.Thread) -> None:
         if len(started) >= left:
+            tried.set()
             raise RuntimeError("can't start new thread")
         started.append(thread)
         start(thread)
@@ -257,8 +276,3 @@ def test_a_call_is_answered_without_a_hedge_when_no_thread_can_be_started(
 
     seen = hedge.snapshot()
     assert ("found", 0, 1 - left, left) == (answer, seen.hedges, seen.unhedged, seen.skipped["no_thread"])
-
-
-def slow_answer() -> str:
-    time.sleep(0.05)
-    return "found"

@@ -41,8 +41,8 @@ class HeldClock(FakeClock):
 
     def sleep(self, seconds: float) -> None:
         woken = threading.Event()
-        self.sleeps.append(seconds)
         self.call_at(self.monotonic() + seconds, woken.set)
+        self.sleeps.append(seconds)
         assert woken.wait(60)
 
     async def asleep(self, seconds: float) -> None:
@@ -182,14 +182,20 @@ def test_one_that_has_its_permit_is_in_line_no_longer() -> None:
 
 
 def test_threads_are_served_in_the_order_they_came() -> None:
-    limiter = RateLimiter("geo", 1000, burst=1, max_wait=10)
-    limiter._meter.tat = limiter._monotonic() + 0.05
+    clock = HeldClock()
+    limiter = RateLimiter("geo", 1, burst=1, max_wait=10, clock=clock)
+    limiter.call(int)
     order: list[int] = []
     threads = []
     for who in range(10):
         threads.append(threading.Thread(target=limiter.call, args=(order.append, who)))
         threads[-1].start()
-        until(lambda count=who + 1: limiter.snapshot().waiting + len(order) == count)
+        until(lambda count=who + 1: limiter.snapshot().waiting == count)
+
+    for count in range(1, 11):
+        until(lambda count=count: len(clock.sleeps) == count)
+        clock.advance(1.0)
+        until(lambda count=count: len(order) == count)
     for thread in threads:
         thread.join(60)
 
@@ -198,8 +204,9 @@ def test_threads_are_served_in_the_order_they_came() -> None:
 
 @pytest.mark.anyio
 async def test_threads_and_tasks_are_served_in_one_order() -> None:
-    limiter = RateLimiter("geo", 500, burst=1, max_wait=10)
-    limiter._meter.tat = limiter._monotonic() + 0.2
+    clock = HeldClock()
+    limiter = RateLimiter("geo", 1, burst=1, max_wait=10, clock=clock)
+    limiter.call(int)
     order: list[int] = []
 
     async def note(who: int) -> None:
@@ -211,7 +218,11 @@ async def test_threads_and_tasks_are_served_in_one_order() -> None:
                 group.start_soon(limiter.acall, note, who)
             else:
                 group.start_soon(anyio.to_thread.run_sync, limiter.call, order.append, who)
-            await auntil(lambda count=who + 1: limiter.snapshot().waiting + len(order) == count)
+            await auntil(lambda count=who + 1: limiter.snapshot().waiting == count)
+        for count in range(1, 11):
+            await auntil(lambda count=count: len(clock.sleeps) == count)
+            clock.advance(1.0)
+            await auntil(lambda count=count: len(order) == count)
 
     assert list(range(10)) == order
     assert 0 == limiter.snapshot().waiting

@@ -32,13 +32,13 @@ async def settle() -> None:
 
 
 async def test_a_call_within_its_time_returns() -> None:
-    timeout = Timeout("bank", 5)
+    timeout = Timeout("bank", 500)
 
     @timeout
     async def fn() -> bool:
         await anyio.sleep(0)
         left = time_left()
-        return left is not None and 4 < left <= 5
+        return left is not None and 400 < left <= 500
 
     assert await fn()
     assert None is time_left()
@@ -261,7 +261,7 @@ def test_the_bookkeeping_of_cancellations_is_left_as_it_was() -> None:
         with pytest.raises(CallTimeoutError) as caught:
             await timeout.acall(asyncio.sleep, 60)
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.sleep(0)
         return before, task.cancelling()
 
