@@ -42,9 +42,10 @@ class Collector:
     def process(self, name: str, age: float, gone: bool, channel: str | None) -> None:
         """Take note of a process."""
         known = self.picture.get(("process", name))
+        was_gone = gone if known is None else known["gone"]  # read before the object is changed in its place
         (self._gone.add if gone else self._gone.discard)(name)
         self.picture.put(("process", name), {"data_age": round(age, 1), "gone": gone, "channel": channel})
-        if known is not None and known["gone"] != gone:
+        if was_gone != gone:
             self.happened("process", text=f"{name} {'is gone: nothing was heard of it' if gone else 'is back'}")
 
     def member(self, name: str, process: str, told: dict[str, Any], moves: Callable[[], Moves] | None) -> None:
