@@ -9,24 +9,38 @@ from typing import Any
 
 import pytest
 
+from tests.console.pages import PATIENCE
+
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
+OR_NOT = 'or leave these tests out: -m "not browser"'
+
 
 # Not for the session: playwright keeps an event loop running in this thread, and other modules run theirs.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Return a running browser, or skip."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as running:
+    """Return a running browser; without one the tests fail, because nothing else looks at the page."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.fail(f"playwright is missing: pip install playwright, {OR_NOT}", pytrace=False)
+    path = system_chromium()
+    with sync_playwright() as running:
         if path is None and not os.path.exists(running.chromium.executable_path):
-            pytest.skip("there is no Chromium: playwright install chromium")
+            pytest.fail(
+                f"there is no Chromium: apt-get install chromium, or playwright install chromium, {OR_NOT}", False
+            )
         started = running.chromium.launch(executable_path=path, args=FLAGS)
         yield started
         started.close()
+
+
+def system_chromium() -> str | None:
+    """Return the path of the system's browser, if it has one."""
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 
 class Watched:
@@ -56,15 +70,17 @@ def open_page(browser: Any) -> Iterator[Any]:
     contexts: list[Any] = []
     pages: list[Watched] = []
 
-    def open_it(url: str, *, token: str | None = "dana-secret", width: int = 1440, dark: bool = False) -> Any:
+    def open_it(
+        url: str, *, token: str | None = "dana-secret", width: int = 1440, dark: bool = False, at: str = ""
+    ) -> Any:
         scheme = "dark" if dark else "light"
         context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=scheme)
         contexts.append(context)
         watched = Watched(context.new_page(), url)
         pages.append(watched)
         page = watched.page
-        page.set_default_timeout(15_000)
-        page.goto(f"{url}/" + (f"#token={token}" if token else ""))
+        page.set_default_timeout(1000 * PATIENCE)
+        page.goto(f"{url}/#" + "&".join(part for part in (at, f"token={token}" if token else "") if part))
         page.wait_for_selector("main h1")
         page.watched = watched
         return page

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.console.pages import expect, log_of, title_begins
 from tests.console.support import until
 
 COMMAND = [sys.executable, "-m", "halfopen.cli", "demo", "--no-compare", "--plain"]
@@ -111,26 +112,31 @@ def test_the_snapshots_show_the_story_and_the_console_stays_until_ctrl_c() -> No
 
 @pytest.mark.slow
 @pytest.mark.browser
+@pytest.mark.timeout(300)
 def test_the_page_shows_the_story_from_the_first_failure_to_the_drained_queue(open_page: Any) -> None:
-    with demo("--speed", "10", "--stay") as running:
+    with demo("--speed", "6", "--stay") as running:
         url = url_in(running.until_it_says("watch it on the console"))
         page = open_page(url, token=None)
-        titles, end = [page.title()], time.monotonic() + 60
-        while not (titles[-1].startswith("all closed") and any(each.startswith("partner") for each in titles)):
-            assert time.monotonic() < end, titles
-            page.wait_for_timeout(20)
-            titles += [page.title()] if titles[-1] != page.title() else []
-        running.until_it_says("the console stays at")
-        log = page.get_by_label("Actions and events", exact=True)
-        log.get_by_text("went from half-open to closed: trial succeeded").wait_for()
-        told = log.inner_text()
-        page.get_by_text("waiting 0", exact=True).wait_for()
-        page.get_by_role("row").get_by_text("empty", exact=True).wait_for()
+        queue, log = page.get_by_label("Retry queue"), log_of(page)
+        expect(page).to_have_title("all closed · halfopen demo")
+        expect(page.get_by_label("Timeline").get_by_role("heading")).to_have_text("Last minute")
+        expect(page.get_by_label("Timeline")).to_contain_text("nothing known before")
 
-    assert titles[0].startswith("all closed")
-    assert titles[1].startswith("partner open")
-    assert "went from closed to open" in told
-    assert "went from open to half-open" in told
+        title_begins(page, "partner open")
+        expect(page.locator(".why")).to_contain_text("of the last 20 calls failed (limit 50 %)")
+        expect(page.locator(".numbers.six")).to_contain_text("to the next trial")
+        expect(queue).to_contain_text("held by this breaker")
+        page.reload()
+        expect(log).to_contain_text("gateway opened: ")
+        expect(page.get_by_label("Timeline").locator("rect", has_text="gateway open from")).not_to_have_count(0)
+
+        title_begins(page, "all closed")
+        expect(log).to_contain_text("gateway went half-open: the wait was over")
+        expect(log).to_contain_text("gateway closed: 3 of 3 trial calls succeeded")
+        running.until_it_says("the console stays at")
+        expect(queue).to_contain_text("waiting 0")
+        expect(queue.get_by_role("row").get_by_text("empty", exact=True)).to_be_visible()
+        expect(page).to_have_title("all closed · halfopen demo")
 
 
 @pytest.mark.slow

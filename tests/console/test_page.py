@@ -1,77 +1,64 @@
-"""The page in a real Chromium: what it shows, what it asks, how it ages, and who can use it."""
+"""The page in a real Chromium: what it shows of an outage, in which words, and over which time."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from halfopen import Registry
-from halfopen.console import Member
+import halfopen.console
+from halfopen import CircuitBreaker
+from halfopen.console import Member, _hub
 from halfopen.retry_queue import Report, RetryQueue, Verdict
-from tests.console.support import Served, console_of, fail, served, shop, until
+from tests.console.pages import NAME, expect, log_of, title_begins, wait_until
+from tests.console.support import Sick, fail, served, shop, sick
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
-NAME = "payments"
-AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 EVIL = '<script>document.title="owned"</script><img src=x onerror=document.title="owned">'
+OWN = {path.name for path in (Path(halfopen.console.__file__).parent / "static").glob("*.js")}
 
 
-def fill_in(page: Any, name: str = NAME) -> None:
-    page.get_by_label("Reason, kept in the audit log").fill("INC-2291")
-    page.get_by_label("Type the breaker's name to confirm").fill(name)
+class Late(Exception):
+    pass
 
 
-def wait_until(page: Any, condition: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait from outside: the page's policy lets nobody evaluate text in it, playwright's waiting functions included."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, page.title()
-        page.wait_for_timeout(30)
+def late() -> None:
+    raise Late
 
 
-def title_begins(page: Any, words: str) -> None:
-    wait_until(page, lambda: page.title().startswith(words))
+def test_every_module_is_loaded_and_none_complains(open_page: Any) -> None:
+    with served(shop()) as server:
+        page = open_page(server.url)
+        page.locator(".timeline svg").wait_for()
+        loaded = page.evaluate("performance.getEntriesByType('resource').map(one => one.name)")
 
-
-def ill_shop() -> Registry:
-    """Return a shop with a breaker in every kind of trouble."""
-    registry = shop(NAME, "search", "legacy-tax", "catalog", "cms")
-    fail(registry.circuit_breaker(NAME))
-    fail(registry.circuit_breaker("search"))
-    registry.circuit_breaker("search").try_now()
-    registry.circuit_breaker("legacy-tax").force_open(3600.0, reason="CHG-4411", by="lee")
-    for _ in range(6):
-        registry.circuit_breaker("catalog").call(int)
-    return registry
+    assert OWN <= {url.rpartition("/")[2] for url in loaded}
 
 
 def test_a_trip_changes_the_title_the_list_and_what_is_said_aloud(open_page: Any) -> None:
     registry = shop(NAME, "search")
 
-    with served(registry) as server:
+    with served(registry, title="The shop") as server:
         page = open_page(server.url)
         calm = page.title()
         fail(registry.circuit_breaker(NAME))
         title_begins(page, "payments open")
+        ill = page.title()
         heading = page.locator("main h1").inner_text()
         why = page.locator(".why").inner_text()
-        spoken = page.locator("[aria-live]").inner_text()
+        row = page.get_by_role("navigation").get_by_role("link", name=NAME).inner_text()
+        spoken = page.locator("[aria-live]")
+        expect(spoken).to_have_text("payments is open")
 
-    assert calm.startswith("all closed")
+    assert "all closed · The shop" == calm
+    assert "payments open · The shop" == ill
     assert "Open" in heading
-    assert "5 of the last 5 calls failed (limit 50 %)" in why
-    assert "payments is open" == spoken
+    assert "Open" in row
+    assert re.search(r"^Open since [\d:]{8}, for .* s, because 5 of the last 5 calls failed \(limit 50 %\)\.", why)
 
 
 def test_an_outage_is_watched_from_the_first_failure_to_recovery(open_page: Any) -> None:
@@ -81,75 +68,54 @@ def test_an_outage_is_watched_from_the_first_failure_to_recovery(open_page: Any)
     with served(registry) as server:
         page = open_page(server.url)
         fail(breaker)
-        page.get_by_text("next trial", exact=False).first.wait_for()
+        numbers, diagram = page.locator(".numbers.six"), page.locator("svg.big")
+        expect(numbers).to_contain_text("to the next trial")
+        expect(diagram.locator("g:has(> .lit)")).to_contain_text("Open")
         page.get_by_role("button", name="Try now").click()
-        page.locator(".numbers").get_by_text("trial calls are being made").wait_for()
+        expect(numbers).to_contain_text("trial calls are being made")
         breaker.call(int)
-        page.locator("svg.big").get_by_text("1 ok, 0 failed, 0 running, 2 left").wait_for()
+        expect(diagram).to_contain_text("1 ok, 0 failed, 0 running, 2 left")
         page.reload()
-        page.locator("svg.big").get_by_text("1 ok, 0 failed, 0 running, 2 left").wait_for()
+        expect(diagram).to_contain_text("1 ok, 0 failed, 0 running, 2 left")
+        expect(diagram.locator("g:has(> .lit)")).to_contain_text("Half-open")
         breaker.call(int)
         breaker.call(int)
         title_begins(page, "all closed")
-        page.get_by_text("3 of 3 succeeded").wait_for()
-        log = page.get_by_label("Actions and events", exact=True).inner_text()
+        expect(page.get_by_label("Evidence")).to_contain_text("3 of 3 succeeded")
+        expect(diagram).to_contain_text("once in 15 min")
+        log = log_of(page)
+        expect(log).to_contain_text("dana tried")
+        expect(log).to_contain_text("web-1 opened: 5 of the last 5 calls failed; it waits 60 s")
+        expect(log).to_contain_text("web-1 closed: 3 of 3 trial calls succeeded")
 
-    assert "dana tried" in log
-    assert "went from half-open to closed: trial succeeded" in log
+
+def test_the_errors_of_the_processes_are_named_with_the_commonest_first(open_page: Any, tmp_path: Path) -> None:
+    registries = [shop() for _ in range(3)]
+    members = [Member(each, tmp_path, name="web", interval=0.2) for each in registries]
+    for registry, trouble in zip(registries, (sick, late, late), strict=True):
+        for _ in range(5):
+            with pytest.raises((Sick, Late)):
+                registry.circuit_breaker(NAME).call(trouble)
+    for member in members:
+        member.start()
+    with served(None, run_directory=tmp_path) as server:
+        page = open_page(server.url)
+        expect(page.locator(".why")).to_contain_text("Last errors: Late on 2 processes, Sick on 1 process.")
+    for member in members:
+        member.stop()
 
 
-@pytest.mark.parametrize(
-    ("button", "effect", "state"),
-    [
-        ("Trip…", "Trip on 1 process", "open"),
-        ("Force open…", "Force open on 1 process", "forced_open"),
-        ("Force closed…", "Force closed on 1 process", "disabled"),
-        ("Observe only…", "Observe only on 1 process", "metrics_only"),
-        ("Reset…", "Reset on 1 process", "closed"),
-    ],
-)
-def test_a_dialog_waits_until_it_is_filled_in_and_then_does_what_its_button_says(
-    open_page: Any, button: str, effect: str, state: str
-) -> None:
+def test_what_is_not_open_cannot_be_tried(open_page: Any) -> None:
     registry = shop()
-    breaker = registry.circuit_breaker(NAME)
-    fail(breaker)
 
     with served(registry) as server:
         page = open_page(server.url)
-        page.get_by_role("button", name=button).click()
-        do = page.get_by_role("button", name=effect)
-        assert do.is_disabled()
-        page.get_by_label("Reason, kept in the audit log").fill("INC-2291")
-        assert do.is_disabled()
-        page.get_by_label("Type the breaker's name to confirm").fill(NAME)
-        do.click()
-        page.get_by_role("status").get_by_text("done on 1 process").wait_for()
-        page.get_by_label("Actions and events", exact=True).get_by_text("INC-2291").first.wait_for()
-
-    assert state == breaker.state
-
-
-def test_the_other_operator_sees_an_order_within_a_second_and_gets_the_conflict(open_page: Any) -> None:
-    registry = shop()
-    breaker = registry.circuit_breaker(NAME)
-
-    with served(registry) as server:
-        dana, lee = open_page(server.url), open_page(server.url, token="lee-secret")
-        for page in (dana, lee):
-            page.get_by_role("button", name="Force open…").click()
-            fill_in(page)
-        dana.get_by_role("button", name="Force open on 1 process").click()
-        began = time.monotonic()
-        title_begins(lee, "payments forced open")
-        took = time.monotonic() - began
-        lee.get_by_text("It changed meanwhile").first.wait_for()
-        lee.get_by_role("button", name="Force open on 1 process").click()
-        lee.get_by_text("nothing was done").wait_for()
-        epoch = breaker.snapshot().epoch
-
-    assert took < 1.0
-    assert ("dana", 2) == (breaker.snapshot().by, epoch)
+        button = page.get_by_role("button", name="Try now")
+        expect(button).to_be_disabled()
+        fail(registry.circuit_breaker(NAME))
+        expect(button).to_be_enabled()
+        registry.circuit_breaker(NAME).force_open(900.0, reason="CHG-1", by="lee")
+        expect(button).to_be_disabled()
 
 
 def test_a_viewer_has_no_buttons_and_nobody_sees_what_names_contain_as_markup(open_page: Any) -> None:
@@ -167,168 +133,107 @@ def test_a_viewer_has_no_buttons_and_nobody_sees_what_names_contain_as_markup(op
     assert (0, 0) == (buttons, images)
 
 
-@pytest.mark.parametrize("width", [1440, 412])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_nothing_and_the_page_does_not_scroll_sideways(open_page: Any, width: int, dark: bool) -> None:
-    with served(ill_shop()) as server:
-        page = open_page(server.url, width=width, dark=dark)
-        page.get_by_text("Failure rate when it opened").wait_for()
-        page.wait_for_timeout(400)
-        found = {"page": violations(page)}
-        page.get_by_role("button", name="Force open…").click()
-        page.wait_for_timeout(200)
-        found["dialog"] = violations(page)
-        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-
-    assert {"page": [], "dialog": []} == found
-    assert overflow <= 0
+# The queue
 
 
-def violations(page: Any) -> list[str]:
-    page.evaluate(AXE)
-    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
+def test_the_queue_is_read_anew_when_its_breaker_moves(
+    open_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_hub, "QUEUES_EVERY", 3600.0)
+    breaker = CircuitBreaker("acme", wait_in_open=3600.0)
+
+    with RetryQueue(tmp_path / "queue.db", name="hub") as queue:
+        queue.lane("acme", sender=lambda _: Report(Verdict.DELIVERED, "ok"), breaker=breaker)
+        queue.start()
+        with served(None, queues=[queue]) as server:
+            page = open_page(server.url)
+            expect(page.get_by_label("Retry queue")).to_contain_text("No lane has held a message yet")
+            breaker.trip()
+            queue.enqueue("acme", b"order 1")
+            row = page.get_by_role("row").filter(has_text="open circuit")
+            expect(row).to_be_visible()
+            expect(page.get_by_label("Retry queue")).to_contain_text("message, all held by this breaker")
 
 
-def test_everything_works_by_keyboard(open_page: Any) -> None:
-    with served(ill_shop()) as server:
-        page = open_page(server.url)
-        page.keyboard.press("/")
-        page.keyboard.type("c")
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowUp")
-        first = page.evaluate("document.activeElement.querySelector('b').textContent")
-        page.keyboard.press("Enter")
-        wait_until(page, lambda: first in page.locator("main h1").inner_text())
-        page.get_by_role("button", name="Force open…").focus()
-        page.keyboard.press("Enter")
-        page.wait_for_selector("dialog[open]")
-        page.keyboard.press("Escape")
-        page.wait_for_selector("dialog", state="detached")
-        focused = page.evaluate("document.activeElement.textContent")
-
-    assert "Force open…" == focused
+# The time axis
 
 
-def test_a_silent_server_is_amber_after_3_s_dimmed_after_10_and_recovers_by_itself(open_page: Any) -> None:
-    registry = shop()
-    server = Served(console_of(registry))
-    page = open_page(server.url)
-    page.wait_for_selector("[data-level=live]")
-    server.stop()
-    stopped = time.monotonic()
-    page.wait_for_selector("[data-level=late]")
-    amber = time.monotonic() - stopped
-    page.wait_for_selector("[data-level=stale]")
-    dimmed = time.monotonic() - stopped
-    assert page.locator(".layout.stale").count() == 1
-    fail(registry.circuit_breaker(NAME))
-
-    again = Served(console_of(registry), server.port)
-    page.wait_for_selector("[data-level=live]")
-    title_begins(page, "payments open")
-    page.get_by_role("button", name="Reset…").click()
-    fill_in(page)
-    page.get_by_role("button", name="Reset on 1 process").click()
-    title_begins(page, "all closed")
-    again.stop()
-
-    assert 2.0 < amber < 5.5
-    assert 9.0 < dimmed < 13.0
+def lane_of(page: Any) -> Any:
+    """Return the rectangles of the first process on the axis: of each its beginning and its end, 0 to 1."""
+    return page.evaluate(
+        """() => {
+            const axis = document.querySelector('.timeline svg'), wide = axis.viewBox.baseVal.width;
+            const named = (rect) => rect.querySelector('title')?.textContent.startsWith('web-1');
+            const ends = ({x, width}) => [x.baseVal.value, x.baseVal.value + width.baseVal.value];
+            return [...axis.querySelectorAll('rect')].filter(named).map(rect => ends(rect).map(at => at / wide));
+        }"""
+    )
 
 
-def test_without_a_stream_the_page_asks_again_and_again_and_says_so(open_page: Any, browser: Any) -> None:
+def test_before_a_process_was_made_nothing_is_known(open_page: Any) -> None:
     registry = shop()
 
     with served(registry) as server:
-        context = browser.new_context()
-        page = context.new_page()
-        page.route("**/api/events", lambda route: route.abort())
-        page.goto(f"{server.url}/")
-        page.get_by_text("asks every two seconds instead").wait_for()
+        page = open_page(server.url, at="range=900")
+        expect(page.get_by_label("Timeline")).to_contain_text("nothing known before")
+        ((begin, end),) = lane_of(page)
         fail(registry.circuit_breaker(NAME))
-        title_begins(page, "payments open")
-        context.close()
+        wait_until(page, lambda: len(lane_of(page)) == 2)
+        (closed_from, _), (open_from, open_to) = lane_of(page)
+
+    assert begin > 0.5  # made a moment ago: a quarter of an hour is wide
+    assert end - begin < 0.4
+    assert closed_from > 0.5
+    assert closed_from <= open_from < open_to
 
 
-WORKER = """
-import sys, time
-from halfopen.console import Member
-from tests.console.support import shop
-member = Member(shop(), sys.argv[1], name="web", interval=0.2)
-member.start()
-time.sleep(60)
-"""
-
-
-def test_a_killed_process_is_shown_as_gone_not_as_closed(open_page: Any, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
-    command = [sys.executable, "-c", WORKER, str(tmp_path)]
-    with subprocess.Popen(command, env=environment) as process, ExitStack() as stack:
-        stack.callback(process.kill)
-        until(lambda: list(tmp_path.glob("console-*.json")), 30.0)
-        with served(None, run_directory=tmp_path) as server:
-            page = open_page(server.url)
-            page.locator("td .badge", has_text="Closed").wait_for()
-            process.send_signal(signal.SIGKILL)
-            page.locator("td .badge", has_text="Gone").wait_for()
-            heading = page.locator("main h1").inner_text()
-            actions = page.locator(".actions button").count()
-
-    assert "Gone" in heading
-    assert 0 == actions
-
-
-def test_one_process_of_two_is_steered_alone(open_page: Any, tmp_path: Path) -> None:
-    registries = [shop(), shop()]
-    members = [Member(registry, tmp_path, name="web", interval=0.2) for registry in registries]
-    for member in members:
-        member.start()
-    with served(None, run_directory=tmp_path) as server:
+def test_the_range_fits_what_is_known_until_somebody_chooses_one(open_page: Any) -> None:
+    with served(shop(NAME, "search")) as server:
         page = open_page(server.url)
-        page.get_by_label("Actions for web-1").select_option("trip")
-        page.get_by_label("Reason, kept in the audit log").fill("only here")
-        page.get_by_role("button", name="Trip on 1 process").click()
-        title_begins(page, "payments open on 1 of 2")
-    for member in members:
-        member.stop()
+        heading = page.get_by_label("Timeline").get_by_role("heading")
+        expect(heading).to_have_text(re.compile("Last (minute|2 minutes|5 minutes)"))
+        choice = page.get_by_label("Time range")
+        choice.select_option("3600")
+        expect(heading).to_have_text("Last hour")
+        page.get_by_role("link", name="search").click()
+        expect(page.locator("main h1")).to_contain_text("search")
+        expect(heading).to_have_text("Last hour")
+        chosen = page.url
+        page.reload()
+        expect(heading).to_have_text("Last hour")
+        page.get_by_label("Time range").select_option("")
+        expect(heading).not_to_have_text("Last hour")
+        left = page.url
 
-    assert ["closed", "open"] == [registry.circuit_breaker(NAME).state for registry in registries]
-
-
-def test_a_queue_is_paused_resumed_and_its_dead_letters_are_resubmitted(open_page: Any, tmp_path: Path) -> None:
-    verdicts = [Report(Verdict.REFUSED, "401 wrong secret=hunter2")]
-
-    with RetryQueue(tmp_path / "queue.db", name="hub") as queue:
-        queue.lane("acme", sender=lambda _: verdicts[0])
-        queue.enqueue("acme", b"order 1")
-        queue.tick()
-        with served(None, queues=[queue]) as server:
-            page = open_page(server.url)
-            page.get_by_role("button", name="Pause lane acme").click()
-            page.get_by_role("button", name="Resume lane acme").click()
-            page.get_by_role("button", name="Pause lane acme").wait_for()
-            page.get_by_role("button", name=re.compile("given up")).click()
-            page.get_by_role("button", name="Resubmit all 1…").click()
-            page.get_by_label("Reason, kept in the audit log").fill("secret was rotated")
-            do = page.get_by_role("button", name="Resubmit 1 message")
-            assert do.is_disabled()
-            page.get_by_label("It may arrive twice").check()
-            do.click()
-            page.get_by_role("status").get_by_text("resubmit: done").wait_for()
-            viewer = open_page(server.url, token="vic-secret")
-            viewer.get_by_role("button", name="Messages of lane acme").click()
-            viewer.get_by_role("button", name=re.compile("Inspect")).first.click()
-            viewer.get_by_text("is shown to operators").wait_for()
-            shown = viewer.content()
-
-    assert "hunter2" not in shown
+    assert chosen.endswith("#/search&range=3600")
+    assert left.endswith("#/search")
 
 
-@pytest.mark.parametrize("seconds", ["120", "3600", "21600"])
+@pytest.mark.parametrize("seconds", ["60", "120", "300", "900", "3600", "21600"])
 def test_longer_and_shorter_ranges_are_drawn(open_page: Any, seconds: str) -> None:
-    with served(ill_shop()) as server:
-        page = open_page(server.url)
-        page.get_by_label("Time range").select_option(seconds)
-        page.wait_for_selector(".timeline canvas" if int(seconds) > 900 else ".timeline svg")
+    registry = shop()
+    fail(registry.circuit_breaker(NAME))
+
+    with served(registry) as server:
+        page = open_page(server.url, at=f"range={seconds}")
+        expect(page.locator(".timeline svg")).to_be_visible()
+        canvas = page.locator(".timeline canvas")
+        expect(canvas).to_have_count(1 if int(seconds) > 900 else 0)
+
+
+def test_a_move_reaches_the_page_within_a_second(open_page: Any) -> None:
+    registry = shop()
+    breaker = registry.circuit_breaker(NAME)
+    took: list[float] = []
+
+    with served(registry) as server:
+        page = open_page(server.url, token=None)
+        for _ in range(8):
+            began = time.monotonic()
+            breaker.trip()
+            title_begins(page, "payments open")
+            took.append(time.monotonic() - began)
+            breaker.reset()
+            title_begins(page, "all closed")
+
+    assert min(took) < 1.0, took  # the best of eight: a busy machine delays some

@@ -109,7 +109,7 @@ function BreakerOrder({ name, action, only }) {
 
   return html`<${Modal} title=${`${about.title} ${name}?`}><form onSubmit=${send} style=${{ padding: 0 }}>
     <div class=${about.danger || action === "force_open" ? "warn" : "warn mild"}>${consequence(action, b, inScope)}</div>
-    ${changed && html`<div class="warn" role="alert">It changed meanwhile, look again: ${inScope.map((/** @type {any} */ p) => `${p.id} is ${word(p.state)}`).join(", ")}.
+    ${changed && html`<div class="warn" role="alert">It changed meanwhile, look again: ${statesOf(inScope)}.
       <button type="button" class="button tiny" onClick=${() => { setSeen(epochs(b)); setMistakes({}); }}>I have looked</button></div>`}
     <div class=${about.ends ? "two" : ""}><label>Where<select value=${scope} onChange=${(/** @type {any} */ e) => setScope(e.target.value)}><option value="all">${reachable.length > 1 ? `All ${reachable.length} processes` : `All: ${reachable[0]?.id ?? "no process can be reached"}`}</option>${reachable.map((/** @type {any} */ p) => html`<option value=${p.id}>${p.id} only</option>`)}</select></label>
       ${about.ends && html`<label>Ends by itself after<select value=${ends} onChange=${(/** @type {any} */ e) => setEnds(e.target.value)}>${ENDS.map(([value, text]) => html`<option value=${String(value)}>${text}${String(value) === ends ? until : ""}</option>`)}</select></label>`}</div>
@@ -118,6 +118,13 @@ function BreakerOrder({ name, action, only }) {
     ${all && html`<label>Type the breaker's name to confirm<input value=${typed} onInput=${(/** @type {any} */ e) => setTyped(e.target.value)} autocomplete="off" spellcheck=${false} />${mistakes.typed_name && html`<span class="wrong">${mistakes.typed_name}</span>`}</label>`}
     ${Object.entries(mistakes).filter(([field]) => !/^(reason|typed_name)$/.test(field)).map(([field, error]) => html`<p class="wrong" role="alert">${field} ${error}</p>`)}
     <div class="ends"><button type="button" class="button" onClick=${close}>Cancel</button><button class="button danger" disabled=${!ready}>${about.effect} on ${plural(inScope.length, "process")}</button></div></form><//>`;
+}
+
+/** "web-1 is open", or for more of them "3 are open, 1 is closed". @param {any[]} scope */
+function statesOf(scope) {
+  if (scope.length === 1) return `${scope[0].id} is ${word(scope[0].state)}`;
+  const states = [...new Set(scope.map((p) => p.state))];
+  return states.map((state) => { const n = scope.filter((p) => p.state === state).length; return `${n} ${n === 1 ? "is" : "are"} ${word(state)}`; }).join(", ");
 }
 
 /** @param {any} b */
@@ -135,9 +142,13 @@ async function order(name, body) {
   return answer;
 }
 
+/** The processes whose open circuit can be tried now. On a closed one that would refuse what goes well, and an order
+ *  of somebody else is not lifted in passing. @param {any} b @returns {string[]} */
+export const triable = (b) => b.processes.filter((/** @type {any} */ p) => !p.gone && p.state === "open" && picture.value?.processes.get(p.id)?.channel).map((/** @type {any} */ p) => p.id);
+
 /** Try now asks nothing. @param {any} b @param {string} [only] */
 export async function tryNow(b, only) {
-  const answer = await order(b.name, { action: "try_now", scope: only ? [only] : "all", reason: "", ends_in: null, seen_epochs: epochs(b), request_id: requestId() });
+  const answer = await order(b.name, { action: "try_now", scope: only ? [only] : triable(b), reason: "", ends_in: null, seen_epochs: epochs(b), request_id: requestId() });
   if (answer.status !== 202) say(answer.data.error ?? answer.data.mistakes?.map((/** @type {any} */ m) => m.error).join("; ") ?? `The server answered ${answer.status}.`);
 }
 

@@ -5,6 +5,8 @@ import { html } from "./html.js";
 const MOST_ROUNDS = 22;
 const MOST_HIGH = 6;
 
+const narrow = () => matchMedia("(max-width: 620px)").matches;
+
 /** @param {{b: any, detail: any}} props */
 export function Evidence({ b, detail }) {
   const s = b.settings;
@@ -46,12 +48,11 @@ function Rounds({ b, moves }) {
   const flat = columns.flat();
   const good = flat.filter((t) => t === "ok" || t === "slow").length;
   const high = Math.min(Math.max(3, ...columns.map((column) => column.length)), MOST_HIGH);
-  const title = since === Infinity ? "Trial calls of the last rounds" : "Trial calls since it opened, all processes";
+  const title = since === Infinity ? "Trial calls of the last rounds" : `Trial calls since it opened${b.processes.length > 1 ? ", all processes" : ""}`;
   return html`<div><div class="line"><span>${title}</span><b>${flat.length ? `${good} of ${flat.length} succeeded` : "none yet"}</b></div>
-    <div class="rounds">${columns.length > 0 && html`<svg width=${columns.length * 17} height=${high * 16 + 2} role="img" aria-label=${`${good} of ${flat.length} trial calls succeeded in ${columns.length} rounds`}>
-      ${columns.map((column, i) => column.slice(0, high).map((/** @type {string} */ kind, /** @type {number} */ j) => html`<g transform="translate(${i * 17} ${(high - 1 - j) * 16})"><${Trial} kind=${kind} /></g>`))}</svg>
-      <span class="key"><span><svg width="12" height="12" aria-hidden="true"><circle cx="6" cy="6" r="5.6" fill="var(--closed)" /></svg> ok</span><span><svg width="12" height="12" aria-hidden="true"><circle cx="6" cy="6" r="5.6" fill="var(--half)" /></svg> ok but slow</span><span><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2" fill="var(--open)" /></svg> failed</span></span>`}</div>
-    <p class="key">Each column is one half-open period; newest at the right.</p></div>`;
+    <div class="rounds">${columns.length > 0 && html`<svg width=${columns.length * 17} height=${high * 16 + 2} role="img" aria-label=${`${good} of ${plural(flat.length, "trial call")} succeeded in ${plural(columns.length, "round")}`}>
+      ${columns.map((column, i) => column.slice(0, high).map((/** @type {string} */ kind, /** @type {number} */ j) => html`<g transform="translate(${i * 17} ${(high - 1 - j) * 16})"><${Trial} kind=${kind} /></g>`))}</svg>`}</div>
+    <p class="key"><span>Each column is a half-open period.</span><span><svg width="11" height="11" aria-hidden="true"><circle cx="5.5" cy="5.5" r="5.2" fill="var(--closed)" /></svg> ok</span><span><svg width="11" height="11" aria-hidden="true"><circle cx="5.5" cy="5.5" r="5.2" fill="var(--half)" /></svg> ok but slow</span><span><svg width="11" height="11" aria-hidden="true"><rect width="11" height="11" rx="2" fill="var(--open)" /></svg> failed</span></p></div>`;
 }
 
 /** @param {{kind: string}} props */
@@ -71,7 +72,7 @@ function Window({ worst, window, shut, s }) {
   const empty = Math.max(Math.min(s.window_calls ?? 0, 100) - cells.length, 0);
   const words = `${count("o")} ok, ${count("s")} slow, ${count("f")} failed, ${count("b")} failed and slow`;
   return html`<div><div class="line"><span>Window of ${worst.id}, oldest first${frozen}</span></div>
-    <div class="cells" role="img" aria-label=${words}>${cells.map((cell) => html`<i class=${cell} />`)}${Array(empty).fill(0).map(() => html`<i class="e" />`)}</div>
+    <div class="cells" role="img" aria-label=${words} style=${{ gridTemplateColumns: `repeat(${Math.min(cells.length + empty, narrow() ? 25 : 50)}, 1fr)` }}>${cells.map((cell) => html`<i class=${cell} />`)}${Array(empty).fill(0).map(() => html`<i class="e" />`)}</div>
     <div class="key"><span><i class="k-ok" />ok ${count("o")}</span><span><i class="k-s" />slow ${count("s")}</span><span><i class="k-f" />failed ${count("f")}</span><span><i class="k-b" />failed and slow ${count("b")}</span></div></div>`;
 }
 

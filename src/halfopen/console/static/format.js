@@ -11,6 +11,16 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+/** One unit: for estimates, and for limits. @param {number} seconds */
+export function roughly(seconds) {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 10800 && seconds % 3600) return `${Math.round(seconds / 60)} min`;
+  return seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
+}
+
+/** How often something happened. @param {number} n */
+export const often = (n) => ["never", "once", "twice"][n] ?? `${grouped(n)} times`;
+
 /** Whole seconds, for countdowns. @param {number} seconds */
 export const countdown = (seconds) => (seconds < 90 ? `${Math.max(Math.ceil(seconds), 0)} s` : duration(seconds));
 

@@ -4,13 +4,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { countdown, percent, rate } from "./format.js";
 import { html } from "./html.js";
 import { Badge, STATES, Shape, summary, word } from "./shapes.js";
+import { hrefOf } from "./place.js";
 import { picture, serverNow, tick } from "./store.js";
 
 const NEAR = 0.6;
 const MOST_PIPS = 12;
-
-/** @param {string} name */
-export const hrefOf = (name) => `#/${encodeURIComponent(name)}`;
 
 /** How near a closed breaker is to its failure limit, 0 to 1. @param {any} b */
 export function nearness(b) {
@@ -57,7 +55,7 @@ export function List({ selected }) {
   fits.sort(ORDERS[order]);
   const ill = fits.filter((b) => b.state !== "closed");
   const well = fits.filter((b) => b.state === "closed");
-  const rows = well.map((b) => html`<li key=${b.name}><${Closed} b=${b} selected=${b.name === selected} /></li>`);
+  const rows = well.map((b) => html`<li key=${b.name}><${Closed} b=${b} href=${hrefOf(b.name)} selected=${b.name === selected} /></li>`);
   return html`<nav class="card list" aria-label="Breakers" onKeyDown=${move} ref=${list}>
     <div class="find"><input ref=${input} type="search" placeholder="Filter breakers  ( / )" aria-label="Filter breakers" value=${filter}
       onInput=${(/** @type {any} */ e) => setFilter(e.target.value)} />
@@ -65,8 +63,8 @@ export function List({ selected }) {
     <div class="section"><span>Needs attention, ${ill.length}</span></div>
     <ul>${ill.map((b) => html`<li key=${b.name}><${Ill} b=${b} selected=${b.name === selected} /></li>`)}</ul>
     ${ill.length === 0 && html`<p class="none">${wanted ? "None that fits." : "Nothing: every circuit is closed."}</p>`}
-    <div class="section closed"><span>Closed, ${well.length}, nearest to limit first</span><span class="cols" aria-hidden="true"><span>calls</span><span>failed</span></span></div>
-    ${folded ? html`<details><summary>Show the ${well.length} closed</summary><ul>${rows}</ul></details>` : html`<ul>${rows}</ul>`}
+    ${well.length > 0 && html`<div class="section closed"><span>Closed, ${well.length}${well.length > 1 && order === "worst" ? ", nearest first" : ""}</span><span class="cols" aria-hidden="true"><span>calls</span><span>failed</span></span></div>`}
+    ${folded && well.length > 0 ? html`<details><summary>Show the ${well.length} closed</summary><ul>${rows}</ul></details>` : html`<ul>${rows}</ul>`}
   </nav>`;
 }
 
@@ -132,12 +130,12 @@ function Pips({ b }) {
 class Closed extends Component {
   /** @param {any} next */
   shouldComponentUpdate(next) {
-    return next.b !== this.props.b || next.selected !== this.props.selected;
+    return next.b !== this.props.b || next.href !== this.props.href || next.selected !== this.props.selected;
   }
 
   /** @param {any} props */
-  render({ b, selected }) {
-    return html`<a class="row compact" href=${hrefOf(b.name)} aria-current=${selected ? "true" : undefined}>
+  render({ b, href, selected }) {
+    return html`<a class="row compact" href=${href} aria-current=${selected ? "true" : undefined}>
       <${Shape} state="closed" label="closed" /><b>${b.name}</b><span>${rate(b.asked_rate)}</span><span class=${nearness(b) >= NEAR ? "near" : ""}>${percent(b.failed)}</span></a>`;
   }
 }

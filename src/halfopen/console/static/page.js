@@ -2,21 +2,21 @@
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Diagram } from "./diagram.js";
-import { ACTIONS, Dialogs, asked, hold, say, toast, tryNow } from "./dialogs.js";
+import { ACTIONS, Dialogs, asked, say, toast, triable, tryNow } from "./dialogs.js";
 import { Evidence } from "./evidence.js";
-import { clock, countdown, duration, grouped, percent, rate } from "./format.js";
+import { clock, countdown, duration, grouped, percent, plural, rate } from "./format.js";
 import { html } from "./html.js";
 import { List, rank } from "./list.js";
+import { Log } from "./log.js";
+import { fitting, follow, place } from "./place.js";
+import { Queues } from "./queues.js";
 import { Badge, STATES, Shape, summary, word } from "./shapes.js";
 import { age, connection, dataAge, picture, serverNow, session, signOut, start, tick } from "./store.js";
 import { Timeline } from "./timeline.js";
 
 const AMBER_AFTER = 3, DIMMED_AFTER = 10;
-
-function chosen() {
-  const found = /^#\/(.+)$/.exec(location.hash);
-  try { return found ? decodeURIComponent(found[1]) : null; } catch { return null; }
-}
+/** Ranges up to here are known by seconds, and so read more often. */
+const FINE = 120;
 
 function worst() {
   const all = [...(picture.value?.breakers.values() ?? [])];
@@ -24,13 +24,9 @@ function worst() {
 }
 
 function Page() {
-  const [name, setName] = useState(chosen());
+  const { name } = place.value;
   const main = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    const changed = () => { setName(chosen()); main.current?.focus({ preventScroll: innerWidth > 1100 }); };
-    addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
-  }, []);
+  useEffect(() => follow(() => main.current?.focus({ preventScroll: innerWidth > 1100 })), []);
   const now = picture.value;
   useTitle(now);
   if (!now) return html`<${Top} /><main class="layout"><p class="loading">${session.value.role === null ? "Nobody looks here without an identity: sign in." : "Waiting for the first picture …"}</p></main><${Dialogs} />`;
@@ -53,7 +49,8 @@ function Body({ b, main, missing }) {
 /** @param {any} now */
 function useTitle(now) {
   const b = now && worst();
-  const title = !b ? "halfopen console" : b.state === "closed" ? "all closed · halfopen console" : `${b.name} ${titleOf(b)} · halfopen console`;
+  const own = now?.title || "halfopen console";
+  const title = !b ? own : b.state === "closed" ? `all closed · ${own}` : `${b.name} ${titleOf(b)} · ${own}`;
   useEffect(() => { document.title = title; }, [title]);
 }
 
@@ -122,7 +119,7 @@ function useDetail(b, seconds) {
       } catch { /* the age of the picture says that the server is away */ }
     };
     const soon = setTimeout(load, 60);
-    const timer = setInterval(load, 4000);
+    const timer = setInterval(load, seconds <= FINE ? 2000 : 4000);
     return () => { wanted = false; clearTimeout(soon); clearInterval(timer); };
   }, [b.name, seconds, epochs]);
   return detail;
@@ -130,13 +127,16 @@ function useDetail(b, seconds) {
 
 /** @param {{b: any}} props */
 function Breaker({ b }) {
-  const [seconds, setSeconds] = useState(900);
+  // It grows with what is known, and does not shrink back while somebody looks.
+  const fits = useRef(0);
+  fits.current = Math.max(fits.current, fitting(b, serverNow()));
+  const seconds = place.value.range ?? fits.current;
   const detail = useDetail(b, seconds);
   const events = picture.value?.events ?? [];
   const queues = [...(picture.value?.queues.values() ?? [])];
   return html`<${Head} b=${b} /><${Numbers} b=${b} detail=${detail} />
     <div class="pair"><${Diagram} b=${b} moves=${countMoves(detail)} /><${Evidence} b=${b} detail=${detail} /></div>
-    <${Timeline} b=${b} detail=${detail} seconds=${seconds} setSeconds=${setSeconds} />
+    <${Timeline} b=${b} detail=${detail} seconds=${seconds} />
     <${Processes} b=${b} />
     <div class="pair"><${Queues} queues=${queues} b=${b} /><${Log} b=${b} events=${events} detail=${detail} /></div>`;
 }
@@ -156,11 +156,31 @@ function Head({ b }) {
   const reachable = b.processes.some((/** @type {any} */ p) => picture.value?.processes.get(p.id)?.channel);
   const worstOne = b.processes.find((/** @type {any} */ p) => p.id === b.worst);
   const give = (/** @type {string} */ action) => { asked.value = { kind: "breaker", name: b.name, action }; };
-  const why = b.why ?? "";
+  const triables = triable(b).length;
   return html`<section class="head" aria-label="Breaker"><div><h1>${b.name} <${Badge} state=${b.state} text=${b.processes.length > 1 ? `${summary(b)}` : undefined} /></h1>
-    <p class="why">${why.charAt(0).toUpperCase() + why.slice(1)}<${Since} one=${worstOne} />${worstOne?.last_error && b.state !== "closed" && html` Last error: <span class="mono">${worstOne.last_error}</span>.`}<${First} b=${b} /></p></div>
-    ${operator && reachable && html`<div class="actions"><button class="button first" onClick=${() => tryNow(b)}>Try now</button>${Object.entries(ACTIONS).slice(1).map(([action, about]) => html`<button key=${action} class=${about.danger ? "button danger" : "button"} onClick=${() => give(action)}>${about.button}</button>`)}</div>`}
+    <p class="why"><${Why} why=${b.why ?? ""} one=${worstOne} />${b.state !== "closed" && lastErrors(b)}<${First} b=${b} /></p></div>
+    ${operator && reachable && html`<div class="actions"><button class="button first" disabled=${triables === 0} title=${triables ? "" : "Only an open circuit can be tried."} onClick=${() => tryNow(b)}>Try now</button>${Object.entries(ACTIONS).slice(1).map(([action, about]) => html`<button key=${action} class=${about.danger ? "button danger" : "button"} onClick=${() => give(action)}>${about.button}</button>`)}</div>`}
     ${operator && !reachable && html`<p class="muted small">No channel leads to these processes: they can be seen, not steered.</p>`}</section>`;
+}
+
+/** The sentence of the breaker, with how long ago that was. @param {{why: string, one: any}} props */
+function Why({ why, one }) {
+  tick.value;
+  const [, first, rest] = /^(.*? since \d\d:\d\d:\d\d)(.*)$/s.exec(why) ?? [null, why, ""];
+  const sentence = first.charAt(0).toUpperCase() + first.slice(1);
+  const ends = one?.ends_at ? ` It ends by itself at ${clock(one.ends_at)}, in ${countdown(one.ends_at - serverNow())}.` : one && /forced_open|disabled|metrics_only/.test(one.state) ? " It stays so until somebody removes it." : "";
+  return html`${sentence}${one ? `, for ${duration(serverNow() - one.entered)}` : ""}${rest ? `,${rest}` : ""}.${ends}`;
+}
+
+/** What went wrong last in each process, the commonest first. @param {any} b */
+function lastErrors(b) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const p of b.processes) if (p.last_error && p.state !== "closed") counts.set(p.last_error, (counts.get(p.last_error) ?? 0) + 1);
+  if (counts.size === 0) return null;
+  const sorted = [...counts].sort(([, n], [, m]) => m - n).slice(0, 3);
+  if (sorted.length === 1) return html` Last error: <span class="mono">${sorted[0][0]}</span>.`;
+  return html` Last errors: ${sorted.map(([error, n], i) => html`${i > 0 && ", "}<span class="mono">${error}</span> on ${plural(n, "process")}`)}.`;
 }
 
 /** Since when it is not closed, and what opened it first; where the present state has another reason. @param {{b: any}} props */
@@ -176,12 +196,6 @@ function First({ b }) {
   return html`<br />Not closed since ${clock(first.left_closed)}, for ${duration(serverNow() - first.left_closed)}${ill.length > 1 ? `, first on ${first.id}` : ""}${evidence}.`;
 }
 
-/** @param {{one: any}} props */
-function Since({ one }) {
-  tick.value;
-  return one ? html`<span>, ${duration(serverNow() - one.entered)} ago.</span>` : null;
-}
-
 /** @param {{b: any, detail: any}} props */
 function Numbers({ b }) {
   tick.value;
@@ -193,10 +207,10 @@ function Numbers({ b }) {
   return html`<section class="card numbers six" aria-label="What it costs">
     <div><b>${rate(b.asked_rate)}</b><span>calls asked for</span></div>
     <div><b>${rate(b.let_rate)}</b><span>let through${b.state === "half_open" ? ": trial calls" : ""}</span></div>
-    <div><b>${rate(b.refused_rate)}</b><span>refused${b.refused_rate > 0 ? ", to the fallback if there is one" : ""}</span></div>
-    <div><b>≈ ${grouped(b.estimate ?? 0)}</b><span>of ${grouped(refused)} refused would have succeeded${refused ? `, ${percent(b.estimate / refused)}` : ""}</span></div>
+    <div><b>${rate(b.refused_rate)}</b><span>refused, to the fallback if there is one</span></div>
+    <div><b>≈ ${grouped(b.estimate ?? 0)}</b><span>of ${grouped(refused)} refused would have succeeded, ${percent(refused ? b.estimate / refused : null)}</span></div>
     <div><b>${left == null ? "–" : left > 0 ? countdown(left) : "now"}</b><span>${left == null ? (b.state === "half_open" ? "trial calls are being made" : "no trial is due") : `to the next trial${here.length > 1 ? `, ${waiting.id}` : ""}`}</span></div>
-    <div><b>${last?.wait ? duration(last.wait) : "–"}</b><span>${last?.wait ? `wait, step ${last.step}` : "no wait yet"}</span></div></section>`;
+    <div><b>${last?.wait ? duration(last.wait) : "–"}</b><span>${last?.wait ? `${b.state === "closed" ? "the last wait" : "wait"}, step ${last.step}` : "no wait yet"}</span></div></section>`;
 }
 
 /** @param {{b: any}} props */
@@ -213,7 +227,7 @@ function Processes({ b }) {
         <td class="n">${p.state === "closed" ? "–" : duration(now - (p.left_closed ?? p.entered))}</td><td class="n">${p.next_trial == null || p.gone ? "–" : p.next_trial > now ? countdown(p.next_trial - now) : "now"}</td><td class="n">${p.step || "–"}</td>
         <td>${windowWords(p, b.settings)}</td><td class="n">${p.refused_rate == null ? "–" : rate(p.refused_rate).replace("/s", "")}</td><td class="mono">${p.last_error ?? "–"}</td><td class="n">${duration(old)}</td>
         ${operator && html`<td class="n">${process?.channel ? html`<select class="small actions-of" aria-label=${`Actions for ${p.id}`} value="" onChange=${(/** @type {any} */ e) => { const action = e.target.value; e.target.value = ""; if (action === "try_now") void tryNow(b, p.id); else if (action) asked.value = { kind: "breaker", name: b.name, action, only: p.id }; }}>
-          <option value="">…</option>${Object.entries(ACTIONS).map(([action, about]) => html`<option value=${action}>${about.button}</option>`)}</select>` : "–"}</td>`}</tr>`;
+          <option value="">…</option>${Object.entries(ACTIONS).filter(([action]) => action !== "try_now" || p.state === "open").map(([action, about]) => html`<option value=${action}>${about.button}</option>`)}</select>` : "–"}</td>`}</tr>`;
     })}</tbody></table></div></section>`;
 }
 
@@ -226,100 +240,10 @@ function windowWords(p, s) {
   return calls < s.minimum_calls ? `${calls} of ${s.minimum_calls} calls, ${failures} failed` : `${failures} of ${calls} failed`;
 }
 
-/** @param {{queues: any[], b: any}} props */
-function Queues({ queues, b }) {
-  tick.value;
-  if (!queues.length) return html`<section class="card quiet" aria-label="Retry queue"><h2>Retry queue</h2><p class="muted">None is shown here: hand queues to the console as <span class="mono">queues=</span>.</p></section>`;
-  return html`<section class="card" aria-label="Retry queue">${queues.map((q) => html`<${Queue} key=${q.name} q=${q} b=${b} />`)}</section>`;
-}
-
-/** @param {{q: any, b: any}} props */
-function Queue({ q, b }) {
-  const operator = session.value.role === "operator";
-  if (q.up === false && q.lanes == null) return html`<div class="queue"><h2>Retry queue “${q.name}”</h2><p class="warn">Its store cannot be read.</p></div>`;
-  const now = serverNow();
-  const live = q.ready + q.delayed + q.in_flight + q.awaiting;
-  const held = q.held_by?.[b.name] ?? 0;
-  const oldest = q.oldest == null ? null : now - q.oldest;
-  const lanes = [...q.lanes].sort((x, y) => Number(y.lane === b.name) - Number(x.lane === b.name) || y.waiting - x.waiting).slice(0, 12);
-  const drain = lanes.find((lane) => lane.lane === b.name)?.drain ?? q.drain;
-  const dead = q.dead + q.error;
-  return html`<div class="queue"><h2>Retry queue “${q.name}”${q.up === false ? ", store down" : ""}</h2>
-    <div class="numbers"><div><b>${grouped(live)}</b><span>messages${held ? `, ${grouped(held)} held by this breaker` : ""}</span></div>
-      <div><b class=${oldest != null && q.alert_after && oldest > q.alert_after / 3 ? "warm" : ""}>${oldest == null ? "–" : duration(oldest)}</b><span>oldest, alert at ${duration(q.alert_after)}</span></div>
-      <div><b>${rate(q.rates?.in ?? 0)}</b><span>coming in, ${rate(q.rates?.out ?? 0)} going out</span></div>
-      <div><b>${drain == null ? "–" : `≈ ${duration(drain)}`}</b><span>to drain at the pace of closing</span></div></div>
-    <${Stack} parts=${[[q.ready, "accent"], [q.delayed, "off"], [q.in_flight + q.awaiting, "half"], [dead, "open"]]} />
-    <div class="key"><span><i class="k-accent" />ready ${grouped(q.ready)}</span><span><i class="k-off" />waiting ${grouped(q.delayed)}</span><span><i class="k-half" />being tried ${grouped(q.in_flight + q.awaiting)}</span><span><i class="k-f" />given up ${grouped(dead)}</span></div>
-    <div class="scroll" tabindex="0" role="group" aria-label=${`Lanes of ${q.name}, scrolls sideways`}><table><thead><tr><th>Lane</th><th class="n">Waiting</th><th class="n">Oldest</th><th class="n">Drains in</th><th>Waits for</th><th>Actions</th></tr></thead><tbody>
-      ${lanes.map((lane) => html`<tr key=${lane.lane}><td>${lane.lane}</td><td class="n">${grouped(lane.waiting)}</td><td class="n">${lane.oldest == null ? "–" : duration(now - lane.oldest)}</td><td class="n">${lane.drain == null ? "–" : duration(lane.drain)}</td><td>${lane.hold ? "paused" : lane.waits_for.replace("_", "-") || "nothing"}</td>
-        <td>${operator && html`<button class="button tiny" aria-label=${`${lane.hold ? "Resume" : "Pause"} lane ${lane.lane}`} onClick=${() => hold(q.name, lane.lane, !lane.hold)}>${lane.hold ? "Resume" : "Pause"}</button> `}<button class="button tiny" aria-label=${`Messages of lane ${lane.lane}`} onClick=${() => { asked.value = { kind: "messages", queue: q.name, lane: lane.lane }; }}>Messages</button></td></tr>`)}</tbody></table></div>
-    ${dead > 0 && html`<p style=${{ marginTop: "10px" }}><button class="button" onClick=${() => { asked.value = { kind: "messages", queue: q.name }; }}>Look at the ${grouped(dead)} given up</button></p>`}</div>`;
-}
-
-/** @param {{parts: [number, string][]}} props */
-function Stack({ parts }) {
-  const total = parts.reduce((sum, [n]) => sum + n, 0);
-  let x = 0;
-  return html`<div class="stack" aria-hidden="true"><svg viewBox="0 0 1000 16" preserveAspectRatio="none">${total > 0 && parts.map(([n, tone]) => {
-    if (!n) return null;
-    const wide = Math.max((n / total) * 1000, 8);
-    const bar = html`<rect x=${x} width=${Math.max(wide - 3, 4)} height="16" fill="var(--${tone})" />`;
-    x += wide;
-    return bar;
-  })}</svg></div>`;
-}
-
-/** @param {{b: any, events: any[], detail: any}} props */
-function Log({ b, events, detail }) {
-  const told = new Map();
-  for (const entry of detail?.audit ?? []) told.set(entry.id, { at: entry.at, entry });
-  for (const event of events) {
-    if (event.kind === "audit") told.set(event.entry.id, { at: event.entry.at, entry: event.entry });
-    else if (event.kind !== "move" || event.breaker === b.name) if (event.kind !== "move" || event.move[2] !== "manual") told.set(event.id, event);
-  }
-  const rows = together([...told.values()].sort((x, y) => y.at - x.at)).slice(0, 40);
-  return html`<section class="card" aria-label="Actions and events"><h2>Actions and events</h2>
-    ${rows.length === 0 && html`<p class="muted">Nothing has happened since the console looks.</p>`}
-    <ul class="log" tabindex="0" aria-label="Actions and events, newest first">${rows.map((row) => html`<li key=${row.id ?? row.entry.id}><time title=${new Date(row.at * 1000).toISOString()}>${clock(row.at)}</time><span>${row.entry ? html`<${Order} entry=${row.entry} b=${b} />` : happened(row)}</span></li>`)}</ul></section>`;
-}
-
-/** @type {Record<string, string>} */
-const DID = { try_now: "tried", trip: "tripped", force_open: "forced open", disable: "forced closed", observe: "set to observe only", reset: "reset" };
-
-/** @param {{entry: any, b: any}} props */
-function Order({ entry, b }) {
-  if (entry.action?.startsWith("queue ")) return html`<b>${entry.who}</b> ${entry.action.slice(6)} on ${entry.lane ?? entry.message ?? entry.target}${entry.reason ? `: ${entry.reason}` : ""}`;
-  if (entry.source === "api") return html`${entry.action} ${entry.reason}, by <b>${entry.who}</b>`;
-  const where = entry.everywhere || (entry.scope ?? []).length > 2 ? "" : ` on ${(entry.scope ?? []).join(", ")}`;
-  const after = entry.after && Object.keys(entry.after).length ? "" : ", no answer yet";
-  return html`<b>${entry.who}</b> ${DID[entry.action] ?? entry.action} ${entry.target === b.name ? "" : html`${entry.target} `}${where}${entry.ends_at ? ` until ${clock(entry.ends_at)}` : ""}${entry.reason ? `: ${entry.reason}` : ""}${after}`;
-}
-
-/** Processes that did the same within 20 s stand in one line. @param {any[]} rows */
-function together(rows) {
-  /** @type {any[]} */
-  const found = [];
-  for (const row of rows) {
-    const same = row.kind === "move" && found.find((one) => one.kind === "move" && one.at - row.at < 20 && one.move.slice(0, 4).join() === row.move.slice(0, 4).join() && !one.all.includes(row.process));
-    if (same) same.all.push(row.process);
-    else found.push(row.kind === "move" ? { ...row, all: [row.process] } : row);
-  }
-  return found;
-}
-
-/** @param {any} event */
-function happened(event) {
-  if (event.kind !== "move") return event.text;
-  const [from, to, reason, step] = event.move;
-  const who = event.all.length > 3 ? `${event.all.length} processes` : [...event.all].sort().join(", ");
-  return `${who} went from ${word(from)} to ${word(to)}: ${reason.replaceAll("_", " ")}${step > 1 && to === "open" ? `, step ${step}` : ""}`;
-}
-
-const place = document.getElementById("page");
-if (place) {
-  place.textContent = "";
-  render(html`<${Page} />`, place);
+const root = document.getElementById("page");
+if (root) {
+  root.textContent = "";
+  render(html`<${Page} />`, root);
   start().catch((error) => say(String(error)));
 }
 

@@ -1,5 +1,6 @@
 // What the page knows: a snapshot, patches on top of it, how old it is, and who looks.
 import { signal } from "@preact/signals";
+import { tokenFromLink } from "./place.js";
 
 /** @typedef {{version: number, start: string, title: string, environment: string, store: any, processes: Map<string, any>,
  *  breakers: Map<string, any>, queues: Map<string, any>, events: any[]}} Picture */
@@ -155,10 +156,8 @@ export async function signOut() {
 }
 
 async function signInFromLink() {
-  const found = /^#token=(.+)$/.exec(location.hash);
-  if (!found) return;
-  history.replaceState(null, "", location.pathname + location.search);
-  await signIn(decodeURIComponent(found[1]));
+  const token = tokenFromLink();
+  if (token) await signIn(token);
 }
 
 /** Post an order; the CSRF token is another one after a restart of the server. @param {string} path @param {any} body
