@@ -160,12 +160,12 @@ class Counting(StateObject):
             self.window.advance(now)
             self.calm(now)
         if failed and now < self.calm_until:
-            self.make_room(held)
+            self.make_room()
 
-    def make_room(self, held: Sums) -> None:
+    def make_room(self) -> None:
         """Let as many failures be quiet as cannot trip."""
         if not self.circuit.tells_outcomes:
-            self.room = repeat(True, self.circuit.rules.room(held, self.streak))
+            self.room = repeat(True, self.circuit.rules.room(self.window.window(), self.streak))
 
     def crowded(self, now: float) -> None:
         """Judge what is held: a failure was quiet in a room that others had left meanwhile."""
