@@ -58,7 +58,7 @@ class Guarding(Shell):
             if now < state.shut_until:
                 raise self._refuse(state, now)
             return self._gated_permit(call)
-        return FreePermit(self, state, 0, now)
+        return FreePermit(self, state, now)
 
     def _gated_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._gated_permit(None, fn, args, kwargs) as permit:

@@ -138,10 +138,10 @@ class FreePermit(Permit):
     """A permit of a state that admits everybody."""
 
     __slots__ = ()
+    _serial = 0  # none: its state admits everybody and knows no permit by number
 
-    def __init__(self, breaker: Shell, state: StateObject, serial: int, began: float) -> None:
+    def __init__(self, breaker: Shell, state: StateObject, began: float) -> None:
         self._breaker = breaker
-        self._serial = serial
         self.began = began
         self._live = True
         self._state = state  # from here on its end counts, and so must its being given
@@ -177,6 +177,7 @@ class SettledFreePermit(Permit):
     """A settled permit of a state that admits everybody."""
 
     __slots__ = ()
+    _serial = 0
 
 
 class Watch(weakref.ref["GatedPermit"]):
