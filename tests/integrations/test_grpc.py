@@ -9,7 +9,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
@@ -17,9 +17,13 @@ import grpc.aio
 import pytest
 
 from halfopen import (
+    AdaptiveConcurrency,
+    Bulkhead,
+    BulkheadFullError,
     CircuitBreaker,
     CircuitOpenError,
     HalfOpen,
+    Pipeline,
     RateLimitedError,
     RateLimiter,
     RejectedError,
@@ -65,6 +69,13 @@ class Sync:
         call = self._method(kind)(sent, timeout=60)
         next(call)
         call.cancel()
+
+    def open(self, kind: str) -> Callable[[], object]:
+        """Begin a stream that has no end; return what cancels it."""
+        sent: Any = iter([b"endless"]) if kind.startswith("Stream") else b"endless"
+        call = self._method(kind)(sent, timeout=60)
+        next(call)
+        return call.cancel  # type: ignore[no-any-return]
 
     def future(self, wanted: str) -> Any:
         return self._method("UnaryUnary").future(wanted.encode(), timeout=60)
@@ -125,6 +136,20 @@ class Aio:
             call.cancel()
 
         self._run(start_and_cancel())
+
+    def open(self, kind: str) -> Callable[[], object]:
+        """Begin a stream that has no end; return what cancels it."""
+
+        async def begin() -> Any:
+            call = self._method(kind, "endless", 60)
+            await anext(aiter(call))
+            return call
+
+        async def cancel(call: Any) -> None:
+            call.cancel()
+
+        call = self._run(begin())
+        return lambda: self._run(cancel(call))
 
     def write(self, kind: str, wanted: str) -> list[bytes]:
         async def write() -> list[bytes]:
@@ -417,3 +442,45 @@ def test_a_unary_call_that_its_user_cancels_is_ignored(server: GrpcFaultServer) 
         client.cancel_unary()
 
         assert (0, 0, 1) == outcomes(breaker_of(client, server))
+
+
+@pytest.mark.parametrize("kind", ["UnaryStream", "StreamStream"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Bulkhead("b", 1), lambda: AdaptiveConcurrency("b", initial_limit=1, max_limit=1)],
+    ids=["bulkhead", "adaptive"],
+)
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "around a breaker"])
+def test_a_place_is_taken_until_the_stream_ends(
+    server: GrpcFaultServer, connect: Callable[..., Any], kind: str, make: Callable[[], Any], inside: bool
+) -> None:
+    place = make()
+    client = connect(server.target, [place, CircuitBreaker("inner")] if inside else place)
+    cancel = client.open(kind)
+
+    with pytest.raises(BulkheadFullError) as refused:
+        client.call("UnaryStream", "ok")
+    cancel()
+    assert until(lambda: place.snapshot().in_use == 0)
+    after = client.call(kind, "ok")
+
+    assert isinstance(refused.value, client.error)
+    assert grpc.StatusCode.UNAVAILABLE is refused.value.code()
+    assert [b"one", b"two", b"three"] == after
+    assert until(lambda: place.snapshot().in_use == 0)
+
+
+@pytest.mark.parametrize("kind", ["UnaryUnary", "StreamUnary", "UnaryStream", "StreamStream"])
+@pytest.mark.parametrize("wanted", ["ok", "UNAVAILABLE"])
+def test_a_place_is_free_again_however_a_call_ends(
+    server: GrpcFaultServer, connect: Callable[..., Any], kind: str, wanted: str
+) -> None:
+    bulkhead = Bulkhead("b", 1)
+    client = connect(server.target, Pipeline(bulkhead, CircuitBreaker("inner"), name="p"))
+
+    for _ in range(3):
+        with suppress(grpc.RpcError):
+            client.call(kind, wanted)
+        assert until(lambda: bulkhead.snapshot().in_use == 0)
+
+    assert (3, 0) == (bulkhead.snapshot().admitted, bulkhead.snapshot().in_use)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen.circuit_breaker import CircuitBreaker
-from halfopen.integrations._settling import Settling
+from halfopen.integrations._settling import Settling, Stay
 from halfopen.registry import Registry
 from halfopen.retry import Retry
 from halfopen.typing import Classifier
@@ -16,7 +16,7 @@ from halfopen.typing import Classifier
 __all__ = ["Guard"]
 
 Send = Callable[[Any], Any]
-Hold = Callable[[Any, Any, Settling], None]
+Hold = Callable[[Any, Any, Any], None]
 Discard = Callable[[Any], Any]
 
 
@@ -30,6 +30,8 @@ class Guard:
         evidence: Judges for breakers that have no classifier of their own.
         hold: Ties the permit to the body of a request's response.
         discard: Closes a response in whose place a retry wants another one.
+        stays: Which method of a policy with places, such as a bulkhead, gives one that is kept until the answer has
+            ended; None: it is free once the answer has begun.
 
     Raises:
         TypeError: *given* is something else.
@@ -38,13 +40,21 @@ class Guard:
         policies: What was given, or the family of breakers that was made instead.
     """
 
-    def __init__(self, given: Any, evidence: Classifier, hold: Hold, discard: Discard) -> None:
+    def __init__(
+        self,
+        given: Any,
+        evidence: Classifier,
+        hold: Hold,
+        discard: Discard,
+        stays: Literal["acquire", "hold"] | None = None,
+    ) -> None:
         if given is not None:
             _refuse_what_cannot_guard(given)
         self.policies: Any = Registry().keyed("*", classify=evidence) if given is None else given
         self._evidence = evidence
         self._hold = hold
         self._discard = discard
+        self._stays = stays
 
     def call(self, key: str, send: Send, request: Any) -> Any:
         """Make one call; errors are still halfopen's own."""
@@ -53,6 +63,8 @@ class Guard:
                 send = partial(self._through, policy, send)
             elif isinstance(policy, Retry):
                 send = partial(self._retried, policy, send)
+            elif self._stays is not None and hasattr(policy, self._stays):
+                send = partial(self._staying, getattr(policy, self._stays), send)
             else:
                 send = partial(policy.call, send)
         return send(request)
@@ -64,31 +76,43 @@ class Guard:
                 send = partial(self._athrough, policy, send)
             elif isinstance(policy, Retry):
                 send = partial(self._aretried, policy, send)
+            elif self._stays is not None and hasattr(policy, self._stays):
+                send = partial(self._astaying, getattr(policy, self._stays), send)
             else:
                 send = partial(policy.acall, send)
         return await send(request)
 
-    def _through(self, breaker: CircuitBreaker, send: Send, request: Any) -> Any:
-        settling = Settling(breaker, self._evidence, request)
+    def _followed(self, end: Settling | Stay, send: Send, request: Any) -> Any:
         try:
-            with settling.inside():
+            with end.inside():
                 response = send(request)
-            self._hold(request, response, settling)
+            self._hold(request, response, end)
         except BaseException as error:
-            settling.raised(error)
+            end.raised(error)
             raise
         return response
 
-    async def _athrough(self, breaker: CircuitBreaker, send: Send, request: Any) -> Any:
-        settling = Settling(breaker, self._evidence, request)
+    async def _afollowed(self, end: Settling | Stay, send: Send, request: Any) -> Any:
         try:
-            with settling.inside():
+            with end.inside():
                 response = await send(request)
-            self._hold(request, response, settling)
+            self._hold(request, response, end)
         except BaseException as error:
-            settling.raised(error)
+            end.raised(error)
             raise
         return response
+
+    def _through(self, breaker: CircuitBreaker, send: Send, request: Any) -> Any:
+        return self._followed(Settling(breaker, self._evidence, request), send, request)
+
+    async def _athrough(self, breaker: CircuitBreaker, send: Send, request: Any) -> Any:
+        return await self._afollowed(Settling(breaker, self._evidence, request), send, request)
+
+    def _staying(self, take: Callable[[], Any], send: Send, request: Any) -> Any:
+        return self._followed(Stay(take().__enter__()), send, request)
+
+    async def _astaying(self, take: Callable[[], Any], send: Send, request: Any) -> Any:
+        return await self._afollowed(Stay(await take().__aenter__()), send, request)
 
     def _retried(self, retry: Retry, send: Send, request: Any) -> Any:
         last: list[Any] = []

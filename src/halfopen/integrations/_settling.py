@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.classification import Failures, is_refusal
 from halfopen.typing import Classifier
 
-__all__ = ["Evidence", "Settling"]
+__all__ = ["Evidence", "Settling", "Stay"]
 
 _STATUS = Failures()
 
@@ -101,3 +101,29 @@ class Settling:
             self._permit.ignore()
         else:
             self._permit.success()
+
+
+class Stay:
+    """A place in a bulkhead or the like, kept until the answer has ended; told of the end as a `Settling` is."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Any) -> None:
+        self._place = place
+
+    def raised(self, error: BaseException) -> None:
+        """Leave with an error."""
+        self._place.__exit__(type(error), error, None)
+
+    def ended(self) -> None:
+        """Leave after an answer that came to its end."""
+        self._place.__exit__(None, None, None)
+
+    def closed(self) -> None:
+        """Leave early; how long it took says nothing."""
+        self.raised(GeneratorExit())
+
+    @staticmethod
+    def inside() -> AbstractContextManager[None]:
+        """Run a block; nothing inside has to know."""
+        return nullcontext()

@@ -14,7 +14,7 @@ import grpc
 from halfopen.errors import CallTimeoutError, RejectedError
 from halfopen.integrations._grpc import GrpcEvidence, dialect_of, key_of, timeout_of
 from halfopen.integrations._guard import Guard
-from halfopen.integrations._settling import Settling
+from halfopen.integrations._settling import Settling, Stay
 
 __all__ = ["DIALECT", "EVIDENCE", "GuardInterceptor"]
 
@@ -47,9 +47,9 @@ class GuardInterceptor(
 
     def __init__(self, target: str, *, guard: Any = None) -> None:
         self._key = key_of(target)
-        self._unary = Guard(guard, EVIDENCE, _hold_unary, lambda call: None)
+        self._unary = Guard(guard, EVIDENCE, _hold_unary, lambda call: None, "acquire")
         self.guard = self._unary.policies
-        self._stream = Guard(self.guard, EVIDENCE, _hold_stream, lambda call: call.cancel())
+        self._stream = Guard(self.guard, EVIDENCE, _hold_stream, lambda call: call.cancel(), "hold")
 
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
         """Guard one request with one answer."""
@@ -88,7 +88,7 @@ def _raising(call: Any) -> Any:
     return call
 
 
-def _hold_unary(details: Any, call: Any, settling: Settling) -> None:
+def _hold_unary(details: Any, call: Any, settling: Settling | Stay) -> None:
     def done(call: Any) -> None:
         error = None if call.cancelled() else call.exception()
         if call.cancelled():
@@ -101,7 +101,7 @@ def _hold_unary(details: Any, call: Any, settling: Settling) -> None:
     call.add_done_callback(done)
 
 
-def _hold_stream(details: Any, call: Any, settling: Settling) -> None:
+def _hold_stream(details: Any, call: Any, settling: Settling | Stay) -> None:
     # Weak: the channel's thread keeps the callback, and a stream that its user forgot has to be cancelled as ever.
     known = ref(call)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import grpc
 import grpc.aio
@@ -13,7 +13,7 @@ import grpc.aio
 from halfopen.errors import CallTimeoutError, RejectedError
 from halfopen.integrations._grpc import GrpcEvidence, dialect_of, key_of, timeout_of
 from halfopen.integrations._guard import Guard
-from halfopen.integrations._settling import Settling
+from halfopen.integrations._settling import Settling, Stay
 
 __all__ = ["DIALECT", "EVIDENCE", "guard_interceptors"]
 
@@ -37,13 +37,15 @@ def guard_interceptors(target: str, *, guard: Any = None) -> list[Any]:
 
 
 class _Leading:
+    _stays: ClassVar[Literal["acquire", "hold"]] = "acquire"
+
     def __init__(self, target: str, guard: Any) -> None:
         self._key = key_of(target)
-        self._guard = Guard(guard, EVIDENCE, self._hold, self._discard)
+        self._guard = Guard(guard, EVIDENCE, self._hold, self._discard, self._stays)
         self.guard = self._guard.policies
 
     @staticmethod
-    def _hold(details: Any, call: Any, settling: Settling) -> None:
+    def _hold(details: Any, call: Any, settling: Settling | Stay) -> None:
         settling.ended()
 
     @staticmethod
@@ -67,11 +69,13 @@ class _Leading:
 class _Streaming(_Leading):
     """For calls that only their user can end: who writes the requests one by one waits for the interceptor first."""
 
+    _stays = "hold"
+
     async def _begun(self, call: Any) -> Any:
         return call
 
     @staticmethod
-    def _hold(details: Any, call: Any, settling: Settling) -> None:
+    def _hold(details: Any, call: Any, settling: Settling | Stay) -> None:
         def ended(call: Any) -> None:
             code = _now(call.code())
             if code is grpc.StatusCode.OK:
