@@ -27,7 +27,7 @@ def test_the_rules_are_well_formed() -> None:
     checked = promtool("check", "rules", "rules.yml")
 
     assert 0 == checked.returncode, checked.stdout + checked.stderr
-    assert "13 rules found" in checked.stdout
+    assert "18 rules found" in checked.stdout
 
 
 @needs_promtool
