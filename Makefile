@@ -11,6 +11,7 @@ VERSIONS := 3.11 3.12 3.13
 FURTHER := 3.12 3.13
 WORKERS ?= auto
 PYTEST_ARGS ?=
+DENO := DENO_DIR=$(VENV)/.deno DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(BIN)/deno
 PYTEST := python -m pytest -n $(WORKERS) --dist worksteal
 
 # The core has no dependency, so `pip check` is no issue here: pinned things first, then the project itself without any.
@@ -71,6 +72,7 @@ check: $(VENV)/.stamp-dev  ## Lint, format, types, layers, docs
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(DENO) check --no-remote --no-lock --quiet --config tools/console-types/deno.json src/halfopen/console/static/page.js
 	$(BIN)/python docs/print_states.py --check
 	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs docs/_build/html
 	$(BIN)/towncrier build --draft --version next > /dev/null
