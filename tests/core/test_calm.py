@@ -260,3 +260,15 @@ def test_failures_that_cannot_trip_are_decided_as_if_each_was_judged() -> None:
 
     assert tally["quiet failures"] >= 400, "failures hardly took the short cut"
     assert tally["moves"] >= 500, "hardly anything was decided"
+
+
+@pytest.mark.parametrize(
+    ("window", "until"), [(CountWindow(10), 0.1), (TimeWindow(10, 10), 0.1), (TimeWindow(0.5, 10), 0.05)]
+)
+def test_a_calm_lasts_a_tenth_of_a_second_and_no_longer_than_its_bucket(
+    window: CountWindow | TimeWindow, until: float
+) -> None:
+    breaker = CircuitBreaker("x", window=window, minimum_calls=2, clock=FakeClock(0.0))
+    breaker.call(int)
+
+    assert until == breaker._circuit.state.calm_until

@@ -18,6 +18,7 @@ from halfopen import (
     exponential,
 )
 from halfopen._core.settings import Settings
+from halfopen.errors import Mistake
 
 NOT_NUMBERS = ["5", True, None, [1]]
 NOT_POSITIVE = [0, -1, float("nan"), float("inf"), -float("inf")]
@@ -191,6 +192,78 @@ def test_all_mistakes_of_a_ramp_a_window_and_a_backoff_are_named_at_once() -> No
         len(mistakes(TimeWindow, seconds=0, buckets=0)),
         len(mistakes(exponential, first=0, factor=0, cap=0, jitter=5)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("what", "values", "mistake"),
+    [
+        (TimeWindow, {"seconds": 1e-6, "buckets": 10_000},
+         ("buckets", 10_000, "buckets of 1e-10 s are shorter than a nanosecond", "conflict")),
+        (TimeWindow, {"buckets": 0}, ("buckets", 0, "a whole number from 1 to 100000", "out_of_range")),
+        (CountWindow, {"size": 0}, ("size", 0, "a whole number from 1 to 10000000", "out_of_range")),
+        (HalfOpen, {"after_max_duration": State.HALF_OPEN},
+         ("after_max_duration", State.HALF_OPEN, "State.OPEN or State.CLOSED", "out_of_range")),
+        (HalfOpen, {"max_concurrent_calls": 4},
+         ("max_concurrent_calls", 4, "at most permitted_calls (3)", "out_of_range")),
+        (HalfOpen, {"max_concurrent_calls": 0},
+         ("max_concurrent_calls", 0, "a whole number of at least 1", "out_of_range")),
+        (HalfOpen, {"max_ignored": 0}, ("max_ignored", 0, "a whole number of at least 1", "out_of_range")),
+        (Settings, {"minimum_calls": 0}, ("minimum_calls", 0, "a whole number of at least 1", "out_of_range")),
+        (Settings, {"failure_count_threshold": 0},
+         ("failure_count_threshold", 0, "a whole number of at least 1", "out_of_range")),
+        (Settings, {"consecutive_failures": 0},
+         ("consecutive_failures", 0, "a whole number of at least 1", "out_of_range")),
+        (Settings, {"window": 5}, ("window", 5, "a CountWindow or a TimeWindow", "wrong_type")),
+        (Settings, {"half_open": 5}, ("half_open", 5, "a HalfOpen", "wrong_type")),
+        (Settings, {"ramp": 5}, ("ramp", 5, "a Ramp or None", "wrong_type")),
+        (Settings, {"window": CountWindow(10), "minimum_calls": 11},
+         ("minimum_calls", 11, "minimum_calls is 11, more than the 10 calls of the window", "conflict")),
+        (Settings, {"window": CountWindow(10), "failure_count_threshold": 11},
+         ("failure_count_threshold", 11, "failure_count_threshold is 11, more than the 10 calls of the window",
+          "conflict")),
+        (Settings, {"failure_rate_threshold": None, "slow_call_rate_threshold": None},
+         ("failure_rate_threshold", None, "no trip rule is set: the circuit could never open", "missing")),
+        (Settings, {"slow_call_duration": None, "slow_call_rate_threshold": 0.5},
+         ("slow_call_duration", None,
+          "slow_call_rate_threshold is set, so slow_call_duration must say what is slow", "conflict")),
+        (constant, {"seconds": 0}, ("seconds", 0, "a number of seconds greater than 0", "out_of_range")),
+        (exponential, {"factor": 0.5}, ("factor", 0.5, "a number of at least 1", "out_of_range")),
+        (exponential, {"first": 30.0, "cap": 29.0}, ("cap", 29.0, "at least first (30 s)", "conflict")),
+        (Ramp, {"aggression": 0}, ("aggression", 0, "a number greater than 0", "out_of_range")),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_whole(what: Any, values: dict[str, Any], mistake: tuple[str, Any, str, str]) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        what(**values)
+
+    assert (Mistake(*mistake),) == tuple(wrong.value.mistakes)
+
+
+def test_a_conflict_is_looked_for_only_where_each_value_is_right() -> None:
+    assert [["first"], ["factor"], ["seconds"], ["permitted_calls"], ["failure_count_threshold"]] == [
+        [path for path, _ in mistakes(what, **values)]
+        for what, values in (
+            (exponential, {"first": -1, "factor": 0.5}),
+            (exponential, {"factor": 0.5, "first": 700}),
+            (TimeWindow, {"seconds": 0}),
+            (HalfOpen, {"permitted_calls": 0}),
+            (
+                Settings,
+                {"failure_count_threshold": 0, "failure_rate_threshold": None, "slow_call_rate_threshold": None},
+            ),
+        )
+    ]
+
+
+def test_where_a_round_leads_may_be_said_by_a_text() -> None:
+    assert [State.OPEN, State.CLOSED] == [
+        HalfOpen(after_max_duration=text).after_max_duration for text in ("open", "closed")
+    ]  # type: ignore[arg-type]
+    assert State is type(HalfOpen(after_max_duration="closed").after_max_duration)  # type: ignore[arg-type]
+
+
+def test_a_bucket_of_a_nanosecond_is_long_enough() -> None:
+    assert 1e-9 == TimeWindow(seconds=1e-9, buckets=1).seconds
 
 
 @pytest.mark.parametrize("name", ["", None, 5])
