@@ -92,9 +92,8 @@ reach: $(VENV)/.stamp-dev  ## Report how often the model tests reach each state 
 	$(BIN)/python -m tests.reach
 
 .PHONY: mutants
-mutants: .venv-mutants/.stamp-mutants  ## Plant mutants in the pure core and list those that the tests let live (long)
-	.venv-mutants/bin/python -m mutmut run
-	.venv-mutants/bin/python -m mutmut results
+mutants: .venv-mutants/.stamp-mutants  ## Plant mutants in the pure core, or in MODULE=… of it, and name those that live
+	.venv-mutants/bin/python -m tests.planted.mutation $(MODULE)
 
 .PHONY: bench
 bench: .venv-rivals/.stamp-rivals  ## Measure halfopen, a bare call and the rivals in interleaved rounds
