@@ -24,7 +24,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 def tracked() -> list[Path]:
     """Return the files under version control, or all that would be where git or the repository is absent."""
     try:
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+        listed = subprocess.run(
+            ["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         skip = {".git", "build", "dist", "_build", "mutants", "__pycache__", "node_modules"}
         found = (path for path in ROOT.rglob("*") if path.is_file())

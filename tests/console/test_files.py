@@ -91,7 +91,10 @@ def test_every_file_of_the_page_is_under_version_control_and_so_in_the_wheel() -
     if not (root / ".git").exists() or root not in STATIC.parents:
         pytest.skip("this is no checkout")
     listed_files = subprocess.run(
-        ["git", "ls-files", "-z", "src/halfopen/console/static"], cwd=root, capture_output=True, check=True
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "src/halfopen/console/static"],
+        cwd=root,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
 
     there = {path.relative_to(root).as_posix() for path in STATIC.rglob("*") if path.is_file()}

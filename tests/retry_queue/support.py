@@ -165,10 +165,10 @@ def private_postgres(binaries: Path) -> Iterator[str]:
         command = [str(binaries / tool), "-D", str(home / "data"), *arguments]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=home, **account)
 
-    run("initdb", "-A", "trust", "-U", "halfopen", "--no-sync", "-E", "UTF8")
-    run("pg_ctl", "-w", "-l", str(home / "log"), "-o", f"-k {home} -h '' -c max_connections=60", "start")
+    run("initdb", "-A", "trust", "-U", "halfopen", "--no-sync", "-E", "UTF8", "--locale=C")
+    run("pg_ctl", "-w", "-t", "240", "-l", str(home / "log"), "-o", f"-k {home} -h '' -c max_connections=60", "start")
     try:
         yield f"host={home} user=halfopen dbname=postgres"
     finally:
-        run("pg_ctl", "-w", "-m", "immediate", "stop")
+        run("pg_ctl", "-w", "-t", "240", "-m", "immediate", "stop")
         shutil.rmtree(home, ignore_errors=True)

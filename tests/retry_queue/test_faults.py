@@ -33,13 +33,22 @@ S = MessageState
 ROOT = Path(__file__).parents[2]
 
 
+SIZE = 3_000_000
+
+
 class SmallDisk:
-    """A tmpfs of 3 MB; without the right to mount one, files that may not grow beyond 1 MB and a folder without `w`."""
+    """A tmpfs of 3 MB; without the right to mount one, files that may not grow beyond that and a folder without `w`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.mounted = self._mount("-t", "tmpfs", "-o", "size=3m", "tmpfs", str(path))
+        self.mounted = self._mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path))
         self.limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if not self.mounted:
+            self.signal = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            self._allow(SIZE)
+
+    def _allow(self, size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, self.limit[1]))
 
     def _mount(self, *arguments: str) -> bool:
         if os.getuid() != 0:
@@ -49,9 +58,7 @@ class SmallDisk:
     def fill(self) -> None:
         """Leave no room."""
         if not self.mounted:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            largest = max(file.stat().st_size for file in self.path.iterdir())
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, self.limit[1]))
+            self._allow(0)
             return
         with suppress(OSError), (self.path / "ballast").open("wb", buffering=0) as file:
             while True:
@@ -60,7 +67,7 @@ class SmallDisk:
     def empty(self) -> None:
         """Make room again."""
         if not self.mounted:
-            resource.setrlimit(resource.RLIMIT_FSIZE, self.limit)
+            self._allow(SIZE)
             return
         (self.path / "ballast").unlink()
 
@@ -71,13 +78,16 @@ class SmallDisk:
             return
         for file in [self.path, *self.path.iterdir()]:
             file.chmod(0o500 if flag else 0o700)
+        if flag and os.access(self.path, os.W_OK):
+            pytest.skip("root writes everywhere, and may not mount a disk that is read-only")
 
     def close(self) -> None:
         """Take the disk away."""
         if self.mounted:
             subprocess.run(["umount", "-l", str(self.path)], check=True)
             return
-        self.empty()
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.limit)
+        signal.signal(signal.SIGXFSZ, self.signal)
         self.read_only(False)
 
 
