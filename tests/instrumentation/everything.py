@@ -26,6 +26,7 @@ from halfopen import (
     Timeout,
 )
 from halfopen._core.histogram import Histogram
+from halfopen.gateway._traffic import Traffic
 from halfopen.instrumentation.metrics import Metrics, metrics_of
 from halfopen.instrumentation.prometheus import WSGIApp, wsgi_app
 from halfopen.retry_queue import QueueStats
@@ -76,6 +77,19 @@ class FakeStore:
         return self
 
 
+async def _nowhere(message: object) -> None:
+    """Send to nobody."""
+
+
+def passed(traffic: Traffic, status: int, *, answered: bool) -> None:
+    """Let a request to ``acme`` pass a gateway."""
+    passage = traffic.begin("acme", _nowhere)
+    for message in ({"type": "http.response.start", "status": status}, {"type": "http.response.body"}):
+        with suppress(StopIteration):
+            passage.send(message).send(None)
+    passage.end(answered=answered)
+
+
 class Everything:
     """All of it; `step` makes a round of calls."""
 
@@ -117,6 +131,9 @@ class Everything:
         self.metrics.add_queue(FakeQueue("stuck"))
         self.metrics.add_store(FakeStore())
         self.metrics.add_store(FakeStore("lost", up=False))
+        self.traffic = Traffic()
+        self.traffic.know(["acme"])
+        self.metrics.add_gateway(self.traffic)
         self.broken = True
 
     @staticmethod
@@ -154,6 +171,9 @@ class Everything:
         for _ in range(20):
             with suppress(Exception):
                 self.hasty.call(work)
+        passed(self.traffic, 200, answered=True)
+        passed(self.traffic, 503, answered=False)
+        self.traffic.turn_away("unknown-partner")
         self.queue.dead += 1
         self.queue.enqueued += 2
         self.queue.completed += 1

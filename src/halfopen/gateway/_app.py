@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
+from halfopen.instrumentation.metrics import metrics_of
+from halfopen.instrumentation.prometheus import asgi_app
 from halfopen.registry import Registry
 from halfopen.retry_queue import RetryQueue, Store
 
@@ -20,6 +22,7 @@ from ._partner import Partner
 from ._problems import Problem, Send, problem
 from ._settings import GatewaySettings, PartnerSettings, is_loopback
 from ._storing import Storing
+from ._traffic import Traffic
 
 __all__ = ["Gateway"]
 
@@ -51,17 +54,26 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self.registry = Registry() if registry is None else registry
+        self.metrics = metrics_of(self.registry)  # first, so that the partners' breakers count from their first call
+        self.traffic = Traffic()
         self.partners: Mapping[str, Partner] = {
             name: Partner(each, settings, self.registry) for name, each in partners.items()
         }
         self.queue = _opened(settings)
         self._storing = None if self.queue is None else Storing(self.queue)
-        self._forward = Forwarding(settings, self.partners, self._storing)
+        self._forward = Forwarding(settings, self.partners, self._storing, self.traffic)
+        self._exposition = asgi_app(self.metrics)
+        self._expose()
         self._api = api(lambda: self.partners, self.queue)
         self._guard()
         self._sending: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._retiring: dict[Partner, asyncio.Task[None]] = {}
+
+    def _expose(self) -> None:
+        self._unexpose = [self.metrics.add_gateway(self.traffic)]
+        if self.queue is not None:
+            self._unexpose.append(self.metrics.add_queue(self.queue))
 
     def _guard(self) -> None:
         self._token = self.settings.token.encode()
@@ -132,9 +144,12 @@ class Gateway:
             return
         refused = self._refusal(scope["headers"])
         if refused is not None:
+            self.traffic.turn_away(refused.kind)
             await refused.send(send)
         elif scope["raw_path"].startswith(PREFIX):
             await self._forward(scope, receive, send)
+        elif scope["raw_path"] == b"/metrics":
+            await self._exposition(scope, receive, send)
         else:
             await self._api(scope, receive, send)
 
@@ -143,11 +158,14 @@ class Gateway:
             shown = value_of(headers, b"halfopen-token") or b""
             return None if hmac.compare_digest(shown, self._token) else _NO_TOKEN
         # Without a token any page in a browser on this machine could post here; but it cannot hide that it is one.
-        host = (value_of(headers, b"host") or b"").rpartition(b":")
-        name = host[0] if host[1] and host[2].isdigit() else b"".join(host)
-        if name.lower() not in self._open_to:
-            return problem(421, "wrong-host", "the header Host names another machine than this one")
-        if value_of(headers, b"origin") is not None:
+        given = value_of(headers, b"host")
+        if given is not None:  # a program may speak HTTP/1.0; no browser does
+            host = given.rpartition(b":")
+            name = host[0] if host[1] and host[2].isdigit() else b"".join(host)
+            if name.lower() not in self._open_to:
+                return problem(421, "wrong-host", "the header Host names another machine than this one")
+        site = value_of(headers, b"sec-fetch-site")
+        if value_of(headers, b"origin") is not None or site not in (None, b"none", b"same-origin"):
             return problem(403, "browser", "a page in a browser may not use a gateway without a token")
         return None
 
@@ -184,6 +202,8 @@ class Gateway:
             await partner.upstream.close()
         if self._storing is not None:
             self._storing.close()
+        for end in self._unexpose:
+            end()
         if self.queue is not None:
             await asyncio.to_thread(self.queue.close)
 

@@ -58,6 +58,10 @@ class Exchange:
         self._idle = idle
         self._answer: Answer | None = None
 
+    def reply_with(self, send: Send) -> None:
+        """Send the answer by way of *send*."""
+        self._send = send
+
     async def __call__(self) -> None:
         """
         Call the partner once.

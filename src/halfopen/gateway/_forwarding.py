@@ -26,6 +26,7 @@ from ._headers import STREAM, RequestHead
 from ._incoming import Incoming
 from ._problems import Problem, Send, of_refusal, problem
 from ._settings import GatewaySettings
+from ._traffic import Traffic
 from ._upstream import Answer
 
 if TYPE_CHECKING:
@@ -48,21 +49,38 @@ _ODD = re.compile(rb"[^\x21-\x7e]")
 class Forwarding:
     """Sends requests on to configured partners, and to nobody else."""
 
-    def __init__(self, settings: GatewaySettings, partners: Mapping[str, Partner], storing: Storing | None) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        partners: Mapping[str, Partner],
+        storing: Storing | None,
+        traffic: Traffic,
+    ) -> None:
         self._storing = storing
+        self._traffic = traffic
         self.know(settings, partners)
 
     def know(self, settings: GatewaySettings, partners: Mapping[str, Partner]) -> None:
         """Let these count from now on."""
         self._settings = settings
         self._partners = {name.encode(): partner for name, partner in partners.items()}
+        self._traffic.know(partners)
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Answer one request."""
         made = self._exchange(scope, receive, send)
         if isinstance(made, Problem):
+            self._traffic.turn_away(made.kind)
             await made.send(send)
             return
+        passage = self._traffic.begin(made.partner.name, send)
+        made.reply_with(passage.send)
+        try:
+            await self._pass(made, scope, passage.send)
+        finally:
+            passage.end(answered=made.started)
+
+    async def _pass(self, made: Exchange, scope: Any, send: Send) -> None:
         connection: Connection = scope["halfopen.connection"]
         task = asyncio.current_task()
         assert task is not None

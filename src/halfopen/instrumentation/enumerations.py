@@ -12,6 +12,8 @@ __all__ = [
     "BULKHEAD_REASONS",
     "CACHE_OUTCOMES",
     "FULL",
+    "GATEWAY_OUTCOMES",
+    "GATEWAY_TURNED_AWAY",
     "HEDGE_OUTCOMES",
     "HEDGE_SKIPS",
     "OUTCOMES",
@@ -51,6 +53,11 @@ RATE = ("rate",)
 HEDGE_OUTCOMES = ("primary", "hedge", "failed")
 HEDGE_SKIPS = ("budget", "no_thread")
 CACHE_OUTCOMES = ("success", "missing", "too_old", "no_key")
+
+GATEWAY_OUTCOMES = ("answered", "stored", "refused", "failed", "invalid", "broken_off")
+GATEWAY_TURNED_AWAY = (
+    "no_token", "wrong_host", "browser", "unknown_partner", "bad_path", "bad_header", "body_too_large", "loop", "other",
+)  # fmt: skip
 
 QUEUE_STATES = ("ready", "delayed", "in_flight", "awaiting_receipt", "error", "dead")
 QUEUE_ALERTS = (

@@ -5,22 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from halfopen._core.checking import Checks
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import OTHER, KeyedPolicy
-from halfopen._runtime.late import logger
 from halfopen.circuit_breaker import CircuitBreaker
 from halfopen.instrumentation import _durations
 from halfopen.instrumentation._breaker_look import look_at
 from halfopen.instrumentation._breaker_metrics import BREAKER_METRICS
+from halfopen.instrumentation._gateway_metrics import DOOR_METRICS, GATEWAY_METRICS, GatewayLike
 from halfopen.instrumentation._metric import Metric, View, counter, gauge
 from halfopen.instrumentation._overflow import Overflow, Sums
 from halfopen.instrumentation._policy_metrics import POLICY_METRICS
 from halfopen.instrumentation._queue_metrics import QUEUE_METRICS, STORE_METRICS, QueueLike, StoreLike
-from halfopen.instrumentation._samples import Layout, Numbers, Scrape
+from halfopen.instrumentation._samples import Scrape
+from halfopen.instrumentation._sources import Sources
 from halfopen.pipeline import Pipeline
 from halfopen.registry import Registry, kind_of_policy
 
@@ -40,7 +41,15 @@ _OWN = (
 
 def catalogue() -> dict[str, tuple[Metric, ...]]:
     """Return every metric by the kind of its owner, in the order of exposition."""
-    return {_BREAKER: BREAKER_METRICS, **POLICY_METRICS, "queue": QUEUE_METRICS, "store": STORE_METRICS, "": _OWN}
+    return {
+        _BREAKER: BREAKER_METRICS,
+        **POLICY_METRICS,
+        "queue": QUEUE_METRICS,
+        "store": STORE_METRICS,
+        "gateway": GATEWAY_METRICS,
+        "door": DOOR_METRICS,
+        "": _OWN,
+    }
 
 
 class Metrics:
@@ -82,8 +91,7 @@ class Metrics:
         self._dropped: WeakSet[Any] = WeakSet()
         self._dropped_count = 0
         self._overflows: dict[str, Overflow] = {}
-        self._queues: list[QueueLike] = []
-        self._stores: list[StoreLike] = []
+        self._sources = Sources(max_names)
         self._sets = dict(catalogue())
         self._compatible: dict[str, tuple[Metric, ...]] = {}
         self._compatible_labels = tuple((resilience4j_labels or {}).items())
@@ -105,13 +113,17 @@ class Metrics:
         """Take no more note of new policies."""
         self._unwatch()
 
-    def add_queue(self, queue: QueueLike) -> None:
-        """Expose a retry queue: anything with a `stats()` that returns what `QueueNumbers` says."""
-        self._queues.append(queue)
+    def add_queue(self, queue: QueueLike) -> Callable[[], None]:
+        """Expose a retry queue: anything with a `stats()` as `QueueLike` has it; return what takes it away again."""
+        return self._sources.add("queue", queue)
 
-    def add_store(self, store: StoreLike) -> None:
-        """Expose a store that processes share: anything with a `stats()` that returns what `StoreNumbers` says."""
-        self._stores.append(store)
+    def add_store(self, store: StoreLike) -> Callable[[], None]:
+        """Expose a store that processes share, as `StoreLike` describes it; return what takes it away again."""
+        return self._sources.add("store", store)
+
+    def add_gateway(self, traffic: GatewayLike) -> Callable[[], None]:
+        """Expose what has gone through a gateway, as `GatewayLike` counts it; return what takes it away again."""
+        return self._sources.add("gateway", traffic)
 
     def scrape(self) -> Scrape:
         """Look at every policy; no lock is held while the numbers are put in order."""
@@ -135,9 +147,10 @@ class Metrics:
             for kind, sums in overflown.items():
                 add(self._overflows[kind].take(sums))
             dropped = self._dropped_count
-        scrape.parts += self._of_queues()
+        others, unnamed = self._sources.see()
+        scrape.parts += others
         add(self._build.see(None))
-        add(self._drops.see(dropped))
+        add(self._drops.see(dropped + unnamed))
         return scrape
 
     def _policies(self) -> Iterator[tuple[str, Any]]:
@@ -199,20 +212,6 @@ class Metrics:
             with self._lock:
                 self._overflow(_BREAKER).retire(policy, look)
 
-    def _of_queues(self) -> Iterator[tuple[Layout, Numbers]]:
-        queues = _by_name("queue", self._queues)
-        stores = _by_name("store", self._stores)
-        for name, numbers in queues.items():
-            yield View(QUEUE_METRICS, (("queue", name),)).see(numbers)
-        for name, known in stores.items():
-            yield View(STORE_METRICS, (("store", name),)).see(known)
-        # Several queues may keep their messages in one store: one series, and down if any of them says so.
-        up: dict[str, bool] = {}
-        for numbers in queues.values():
-            up[numbers.store] = up.get(numbers.store, True) and numbers.store_up
-        for name in up.keys() - stores.keys():
-            yield View(STORE_METRICS[:1], (("store", name),)).see(_Up(up[name]))
-
     def _renew(self) -> None:
         """Begin to count durations, in the process that made this and in each forked from it."""
         self._lock = threading.Lock()
@@ -222,24 +221,6 @@ class Metrics:
         for family in list(self.registry._families.values()):
             for breaker in list(family._kept.values()):
                 self._made(breaker)
-
-
-class _Up(NamedTuple):
-    up: bool
-
-
-def _by_name(kind: str, sources: Iterable[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for source in sources:
-        try:
-            numbers = source.stats()
-        except Exception:
-            logger().exception("%r gave no numbers; its metrics are left out", source)
-            continue
-        name = getattr(numbers, kind)
-        if found.setdefault(name, numbers) is not numbers:
-            logger().warning("there are two of the %s %r; the metrics of the second are left out", kind, name)
-    return found
 
 
 def _inside(policy: Any) -> Iterable[tuple[str, Any]]:

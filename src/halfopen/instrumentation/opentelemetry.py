@@ -38,7 +38,9 @@ __all__ = ["Instruments", "SpanEvents", "spread"]
 _SAME_EXPORT = 0.5
 """Seconds within which the callbacks of one export share one look."""
 _UP_DOWN = frozenset({"{breaker}", "{message}", "{store}"})
-_UP_DOWN_NAMES = frozenset({"circuit_breaker.window.calls", "bulkhead.in_use", "bulkhead.waiting"})
+_UP_DOWN_NAMES = frozenset(
+    {"circuit_breaker.window.calls", "bulkhead.in_use", "bulkhead.waiting", "gateway.requests.in_progress"}
+)
 
 
 class Instruments:

@@ -10,6 +10,7 @@ app = prometheus.asgi_app(registry)     # mount it at /metrics
 
 from __future__ import annotations
 
+import asyncio
 import os
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -109,12 +110,21 @@ def asgi_app(source: Source) -> ASGIApp:
         if scope["type"] != "http":
             raise RuntimeError(f"metrics are served over HTTP, not over {scope['type']}")
         accept = ",".join(value.decode("latin-1") for key, value in scope["headers"] if key.lower() == b"accept")
-        status, headers, body = _answer(read, scope["method"], accept)
+        status, headers, body = await _aside(_answer, read, scope["method"], accept)
         encoded = [(key.lower().encode(), value.encode()) for key, value in headers]
         await send({"type": "http.response.start", "status": status, "headers": encoded})
         await send({"type": "http.response.body", "body": body})
 
     return app
+
+
+async def _aside(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do it on a thread, because a store may be slow to answer; outside of asyncio, here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)
 
 
 async def _live(receive: Callable[[], Awaitable[Any]], send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
