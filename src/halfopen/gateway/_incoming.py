@@ -75,6 +75,8 @@ class Incoming:
             return
         self.begun = True
         async for part in self._parts():
+            # A partner may answer and hang up in the middle: look at what it says before writing on into a reset.
+            await asyncio.sleep(0)
             yield part
 
     async def _parts(self) -> AsyncIterator[bytes]:

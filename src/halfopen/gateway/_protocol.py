@@ -24,6 +24,10 @@ __all__ = ["Connection", "connection_class"]
 _NOT_HTTP = Problem(400, "not-http", "this is not a request in HTTP/1.1")
 _TUNNEL = Problem(501, "no-tunnels", "the gateway makes no tunnels; post to /to/PARTNER/path")
 _FOREIGN = Problem(400, "no-proxy", "the gateway is no proxy for any URL; post to /to/PARTNER/path")
+_VERSION = Problem(505, "http-version", "the gateway speaks HTTP/1.1 and HTTP/1.0")
+_FAULTY = Problem(400, "bad-header", "a request in HTTP/1.0 has no Transfer-Encoding")
+_EXPECTATION = Problem(417, "unknown-expectation", "the only expectation known is 100-continue")
+_HOST = Problem(400, "bad-header", "a request in HTTP/1.1 has one header Host")
 _BUSY = Problem(503, "too-many-connections", "the gateway has as many connections as it takes", retry_after=1.0)
 _LINGER = 5.0
 
@@ -151,7 +155,22 @@ class Connection(HttpToolsProtocol):
             self._refuse(_TUNNEL)
         if not self.url.startswith(b"/"):
             self._refuse(_FOREIGN)
+        self._check_head(self.parser.get_http_version())
         super().on_headers_complete()
+
+    def _check_head(self, version: str) -> None:
+        if version not in ("1.0", "1.1"):
+            self._refuse(_VERSION)
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding" and version == "1.0":
+                self._refuse(_FAULTY)  # whoever passes it on may see another end of it (RFC 9112, 6.1)
+            elif name == b"expect" and value.strip().lower() != b"100-continue":
+                self._refuse(_EXPECTATION)
+        if hosts > 1 or (not hosts and version == "1.1"):
+            self._refuse(_HOST)
 
     def _refuse(self, problem: Problem) -> None:
         self._refusal = problem
