@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 import uuid
@@ -105,6 +106,20 @@ class Operator:
         return {}
 
 
+_HELD: list[socket.socket] = []
+
+
+def _hold(port: int) -> None:
+    """Keep a port for a while from everybody but who asks for this very one, as a server that comes back does."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with suppress(OSError):
+        held.bind(("127.0.0.1", port))
+    _HELD.append(held)
+    while len(_HELD) > 3:
+        _HELD.pop(0).close()
+
+
 class Served:
     """A console on a real server, in a thread."""
 
@@ -124,6 +139,7 @@ class Served:
         self._thread.join(60)
         assert not self._thread.is_alive()
         self._listening.close()
+        _hold(self.port)
 
 
 @contextmanager

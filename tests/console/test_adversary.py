@@ -345,9 +345,9 @@ async def test_a_deadline_is_a_number_of_seconds(deadline: Any, tmp_path: Path) 
 @pytest.mark.parametrize("counter", ["9" * 5000, "9" * 20, "+1", "1_0", " 1", "\u00b2"])
 def test_a_counter_that_is_none_is_answered_with_a_snapshot(counter: str) -> None:
     with served(shop()) as server:
-        start = httpx.get(f"{server.url}/api/snapshot").json()["start"]
+        start = httpx.get(f"{server.url}/api/snapshot", timeout=60).json()["start"]
         header = {"last-event-id": f"{start}-{counter}".encode("latin-1")}
-        with httpx.stream("GET", f"{server.url}/api/events", headers=header, timeout=20.0) as answer:
+        with httpx.stream("GET", f"{server.url}/api/events", headers=header, timeout=60.0) as answer:
             _, name, _ = next(read_events(answer.iter_lines()))
 
     assert "snapshot" == name
@@ -355,7 +355,7 @@ def test_a_counter_that_is_none_is_answered_with_a_snapshot(counter: str) -> Non
 
 def test_to_ask_for_the_head_of_the_stream_is_no_page() -> None:
     with served(shop()) as server:
-        answer = httpx.head(f"{server.url}/api/events", timeout=20.0)
+        answer = httpx.head(f"{server.url}/api/events", timeout=60)
         pages = len(server.console._hub.clients)
 
     assert (200, "text/event-stream", 0) == (
@@ -369,8 +369,8 @@ def test_more_pages_than_there_may_be_are_asked_to_come_later(monkeypatch: pytes
     with served(shop()) as server:
         with httpx.stream("GET", f"{server.url}/api/events"), httpx.stream("GET", f"{server.url}/api/events"):
             until(lambda: len(server.console._hub.clients) == 2)
-            refused = httpx.get(f"{server.url}/api/events")
-            snapshot = httpx.get(f"{server.url}/api/snapshot")
+            refused = httpx.get(f"{server.url}/api/events", timeout=60)
+            snapshot = httpx.get(f"{server.url}/api/snapshot", timeout=60)
         until(lambda: not server.console._hub.clients)
         with httpx.stream("GET", f"{server.url}/api/events") as again:
             status = again.status_code
