@@ -41,12 +41,13 @@ class FakeQueue:
         self.name = name
         self.enqueued = self.completed = self.dead = 0
         self.ready = 2
+        self.oldest: float | None = None
 
     def stats(self) -> QueueStats:
         return QueueStats(
             queue=self.name,
             messages={"ready": self.ready, "delayed": 3, "in_flight": 1, "error": 1, "dead": self.dead},
-            oldest_message=time.time() - 30 if self.ready else None,
+            oldest_message=self.oldest or (time.time() - 30 if self.ready else None),
             attempts=dict(Counter(success=self.completed, failure=self.completed, ignored=0)),
             commands={"retry": 1},
             enqueued=self.enqueued,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import math
 import shutil
 import subprocess
 import warnings
@@ -17,7 +19,7 @@ from halfopen import Registry
 from halfopen.instrumentation.exposition import OPENMETRICS, TEXT, negotiate
 from halfopen.instrumentation.metrics import metrics_of
 from halfopen.instrumentation.prometheus import Collector, MultiprocessWarning, asgi_app, render, wsgi_app
-from tests.instrumentation.everything import Everything
+from tests.instrumentation.everything import Everything, FakeQueue
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -145,6 +147,23 @@ def call_asgi(app: Any, method: str, accept: str = "") -> tuple[int, dict[bytes,
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
+def test_numbers_that_are_none_are_shown_as_prometheus_does() -> None:
+    registry = Registry()
+    queue = FakeQueue()
+    queue.oldest = math.nan
+    metrics_of(registry).add_queue(queue)
+    age = "halfopen_queue_oldest_message_timestamp_seconds"
+
+    shown = []
+    for oldest in (math.nan, math.inf, -math.inf, 1.5):
+        queue.oldest = oldest
+        text = render(registry)
+        list(parse_text(text))
+        shown.append(text.split(f'\n{age}{{queue="hooks"}} ')[1].split("\n")[0])
+
+    assert ["NaN", "+Inf", "-Inf", "1.5"] == shown
+
+
 def test_the_wsgi_application_answers_in_the_format_asked_for() -> None:
     registry = Registry()
     app = wsgi_app(registry)
@@ -166,6 +185,23 @@ def test_the_asgi_application_answers_in_the_format_asked_for() -> None:
     assert (200, TEXT.encode()) == (status, headers[b"content-type"])
     assert b"halfopen_build_info" in body
     assert (200, OPENMETRICS.encode(), b"") == (head[0], head[1][b"content-type"], head[2])
+
+
+@pytest.mark.parametrize(
+    ("encodings", "zipped"),
+    [("gzip", True), ("gzip;q=1.0, deflate", True), ("br, *", True), ("", False), ("identity", False),
+     ("gzip;q=0", False), ("*;q=0", False), ("*, gzip;q=0", False), ("gzip;q=x", False)],
+)  # fmt: skip
+def test_the_answer_is_zipped_for_those_who_take_it(encodings: str, zipped: bool) -> None:
+    app = wsgi_app(Registry())
+
+    _, headers, body = call_wsgi(app, REQUEST_METHOD="GET", HTTP_ACCEPT_ENCODING=encodings)
+    _, head, nothing = call_wsgi(app, REQUEST_METHOD="HEAD", HTTP_ACCEPT_ENCODING=encodings)
+
+    assert zipped == (headers.get("Content-Encoding") == "gzip")
+    assert b"halfopen_build_info" in (gzip.decompress(body) if zipped else body)
+    assert (str(len(body)), "Accept, Accept-Encoding") == (headers["Content-Length"], headers["Vary"])
+    assert (head, b"") == (headers, nothing)
 
 
 def test_other_methods_are_refused() -> None:

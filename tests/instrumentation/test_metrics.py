@@ -364,6 +364,22 @@ def test_batches_of_durations_are_counted_as_one_by_one(size: int) -> None:
         assert pytest.approx(one_by_one) == together
 
 
+@pytest.mark.parametrize("bad", [-5.0, float("nan"), float("inf"), float("-inf")])
+def test_a_clock_that_is_none_neither_lets_a_sum_fall_nor_ruins_it(bad: float) -> None:
+    durations = Durations()
+    durations.add(SUCCESS, [2.0])
+    before = durations.take()[0]
+
+    durations.add(SUCCESS, [bad])
+    durations.add(SUCCESS, [bad, bad, bad])
+
+    after = durations.take()[0]
+    assert (2.0, 2.0) == (before[-2], after[-2])
+    assert 5 == after[-1]
+    assert all(now >= then for now, then in zip(after, before, strict=True))
+    assert sorted(after[:-2]) == after[:-2]
+
+
 def test_labels_take_only_values_of_the_closed_lists() -> None:
     everything = Everything()
     for _ in range(20):

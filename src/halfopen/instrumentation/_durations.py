@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -85,7 +86,11 @@ class _Counts:
         longest = max(durations)
         if longest > self.peak:
             self.peak = longest
-        self.total += sum(durations)
+        added = sum(durations)
+        if (
+            0 < added < math.inf
+        ):  # a clock that steps back must not let the sum fall, nor one that knows no time ruin it
+            self.total += added
         if longest <= _FIRST:
             self.counts[0] += len(durations)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from halfopen.instrumentation._samples import Header, Kind, Scrape
 
-__all__ = ["OPENMETRICS", "TEXT", "negotiate", "openmetrics_text", "prometheus_text"]
+__all__ = ["OPENMETRICS", "TEXT", "negotiate", "openmetrics_text", "prometheus_text", "wants_gzip"]
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of the Prometheus format."""
@@ -35,13 +35,23 @@ def openmetrics_text(scrape: Scrape) -> str:
 
 def negotiate(accept: str) -> bool:
     """Say whether an Accept header asks for OpenMetrics rather than for the Prometheus format."""
-    qualities = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
-    for part in accept.split(","):
+    qualities = _qualities(accept)
+    asked = qualities.get("application/openmetrics-text", 0.0)
+    return asked > 0 and asked >= qualities.get("text/plain", 0.0)
+
+
+def wants_gzip(encodings: str) -> bool:
+    """Say whether an Accept-Encoding header takes gzip."""
+    qualities = _qualities(encodings)
+    return qualities.get("gzip", qualities.get("*", 0.0)) > 0
+
+
+def _qualities(header: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in header.split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        if kind in qualities:
-            qualities[kind] = max(qualities[kind], _quality(parameters))
-    asked = qualities["application/openmetrics-text"]
-    return asked > 0 and asked >= qualities["text/plain"]
+        found[kind] = max(found.get(kind, 0.0), _quality(parameters))
+    return found
 
 
 def _quality(parameters: list[str]) -> float:
