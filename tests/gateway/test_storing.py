@@ -279,3 +279,34 @@ def test_a_receipt_that_breaks_off_or_is_too_large_is_refused(serving: Any) -> N
 
     assert 413 == ask(port, "/receipts", b"x" * 1_100_000).status
     assert 400 == ask(port, "/receipts", b"").status
+
+
+def test_who_hands_in_a_dead_message_again_is_told_that_it_is_dead_and_what_helps(
+    partner: Partner, serving: Any, registry: Registry
+) -> None:
+    breaker = opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    headers = {"Message-ID": "<m1@x>", "Halfopen-Deadline": "0.01s"}
+    first = ask(port, "/to/acme/x", b"x", headers=headers)
+    assert until(lambda: state(port, first) == "dead")
+
+    again = ask(port, "/to/acme/x", b"x", headers=headers)
+    late = ask(port, again.json["url"] + "/retry")
+    wrong = ask(port, again.json["url"] + "/retry?deadline=soon")
+    retried = ask(port, again.json["url"] + "/retry?deadline=1h")
+    breaker.reset()
+
+    assert (202, False, "waiting") == (first.status, first.json["duplicate"], first.json["state"])
+    assert (409, "message-given-up", "dead") == (again.status, again.kind, again.json["state"])
+    assert (409, 400, 200) == (late.status, wrong.status, retried.status)
+    assert until(lambda: [seen.headers["message-id"] for seen in partner.seen] == ["<m1@x>"])
+
+
+def test_who_hands_in_a_waiting_message_again_learns_that_it_waits(serving: Any, registry: Registry) -> None:
+    opened(registry)
+    port = serving(queue=True, store_and_forward=True)
+    ask(port, "/to/acme/x", b"x", headers={"Message-ID": "<m1@x>"})
+
+    again = ask(port, "/to/acme/x", b"x", headers={"Message-ID": "<m1@x>"})
+
+    assert (202, True, "waiting") == (again.status, again.json["duplicate"], again.json["state"])

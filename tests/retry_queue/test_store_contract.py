@@ -55,6 +55,15 @@ def test_the_same_bytes_under_the_same_id_are_accepted_once(store: Store) -> Non
     assert 1 == store.count(Selection())
 
 
+def test_a_duplicate_says_where_its_message_stands(store: Store) -> None:
+    first = store.enqueue(new("m1")).result()
+    store.command("m1", "cancel")
+
+    again = store.enqueue(new("m1")).result()
+
+    assert (S.WAITING, S.CANCELLED) == (first.state, again.state)
+
+
 @pytest.mark.parametrize("other", [{"body": b"other"}, {"lane": "globex"}])
 def test_an_id_belongs_to_one_message(store: Store, other: dict[str, str]) -> None:
     put(store, "m1")

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from halfopen._core.events import CircuitTransitioned
+from halfopen.config.values import parse_duration
 from halfopen.retry_queue import (
     CommandRefusedError,
     MessageState,
@@ -174,16 +175,16 @@ class _Shown:
 
         async def carry_out(request: Request) -> Response:
             queue, identity = self.queue, request.path_params["id"]
-            reason = request.query_params.get("reason", "")
+            options: dict[str, Any] = {"reason": request.query_params.get("reason", ""), "by": "gateway"}
+            if order != "cancel":
+                options["deadline"] = _deadline(request)
             if order == "resubmit":
                 confirm = request.query_params.get("confirm") == "true"
-                accepted = await asyncio.to_thread(
-                    lambda: queue.resubmit(identity, confirm=confirm, reason=reason, by="gateway")
-                )
+                accepted = await asyncio.to_thread(lambda: queue.resubmit(identity, confirm=confirm, **options))
                 url = address_of(accepted.message_id)
                 return JSONResponse({"id": accepted.message_id, "url": url}, 202, headers={"location": url})
             command = getattr(queue, order)
-            message = await asyncio.to_thread(lambda: command(identity, reason=reason, by="gateway"))
+            message = await asyncio.to_thread(lambda: command(identity, **options))
             return JSONResponse(describe(message))
 
         return carry_out
@@ -212,6 +213,16 @@ class _Shown:
         mic = queue.store.payload(message.seq)[3]
         report = judge_mdn(mdn, message_id=message.id, profile=partner.settings.profile, mic=mic)
         return JSONResponse(describe(queue.receipt(message.id, report)))
+
+
+def _deadline(request: Request) -> float | None:
+    given = request.query_params.get("deadline")
+    if given is None:
+        return None
+    seconds = parse_duration(given)
+    if seconds is None or seconds <= 0:
+        raise HTTPException(400, "deadline is a duration from now, such as 30m or 4h")
+    return seconds
 
 
 async def _read(request: Request) -> bytes:

@@ -13,6 +13,7 @@ from halfopen.retry_queue import (
     Delivery,
     DuplicateMessageError,
     Message,
+    MessageState,
     PayloadTooLargeError,
     Report,
     RetryQueue,
@@ -37,6 +38,7 @@ __all__ = ["Storing", "address_of", "describe"]
 _REQUEST = "Halfopen-Request"
 _PART = 256 * 1024
 _DONE_WITH = ("via", _REQUEST.lower())
+_AT_REST = frozenset({MessageState.DEAD, MessageState.ERROR, MessageState.CANCELLED})
 
 
 def address_of(message_id: str) -> str:
@@ -104,6 +106,9 @@ class Storing:
             await _refused(error, exchange.partner.name).send(send)
             return
         url = address_of(accepted.message_id)
+        if accepted.state in _AT_REST:
+            await _given_up(accepted, url, exchange.partner.name).send(send)
+            return
         headers = [(b"location", url.encode())]
         if exchange.head.asynchronous:
             headers.append((b"preference-applied", b"respond-async"))
@@ -112,6 +117,7 @@ class Storing:
             "url": url,
             "partner": exchange.partner.name,
             "duplicate": accepted.duplicate,
+            "state": accepted.state.value,
         }
         await send_json(send, 202, document, headers)
 
@@ -140,6 +146,14 @@ async def _durable(ticket: Ticket[Accepted], loop: asyncio.AbstractEventLoop) ->
     ticket.then(lambda _: loop.call_soon_threadsafe(done.set))
     await done.wait()
     return ticket.result()
+
+
+def _given_up(accepted: Accepted, url: str, name: str) -> Problem:
+    state = accepted.state.value
+    words = f"this very message is stored already, and {state}: it is not sent again by itself; POST to {url}/"
+    orders = "resubmit" if accepted.state is MessageState.CANCELLED else "retry, or to resubmit for a new Message-ID"
+    members = {"partner": name, "delivery": "none", "id": accepted.message_id, "url": url, "state": state}
+    return problem(409, "message-given-up", words + orders, **members)
 
 
 def _refused(error: Exception, name: str) -> Problem:

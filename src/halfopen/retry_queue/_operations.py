@@ -73,7 +73,7 @@ def _present(transaction: Transaction, new: NewMessage) -> Accepted | DuplicateM
     present = find(transaction, new.id)
     if (present.digest, present.lane) != (new.digest, new.lane):
         return DuplicateMessageError(f"{new.id} is the ID of another message, in lane {present.lane!r}")
-    return Accepted(new.id, present.seq, duplicate=True)
+    return Accepted(new.id, present.seq, duplicate=True, state=present.state)
 
 
 def lane_row(transaction: Transaction, lane: str, suffix: str = "") -> LaneRow | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ._group_commit import Transaction
-from ._rows import Outcome
+from ._rows import MessageState, Outcome
 from ._rules import Change
 
 __all__ = [
@@ -92,11 +92,14 @@ class Accepted:
         message_id: Its Message-ID.
         seq: Its place in the order of arrival.
         duplicate: True if the same bytes had been accepted under this ID before.
+        state: Where the message stands now. A duplicate may be ``dead``, ``error`` or ``cancelled``: that one is not
+            sent again before somebody says `retry` or `resubmit`.
     """
 
     message_id: str
     seq: int
     duplicate: bool = False
+    state: MessageState = MessageState.WAITING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
