@@ -150,7 +150,7 @@ def test_what_goes_wrong_unexpectedly_is_one_line_unless_verbose(good: Path, mon
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("something\nelse")
 
-    monkeypatch.setattr("halfopen.config.load", broken)
+    monkeypatch.setattr("halfopen.config.loading.checked", broken)
 
     result = run("check", good)
 

@@ -9,7 +9,10 @@ from typing import Any
 from halfopen._core.checking import Checks
 from halfopen.typing import Policy
 
-__all__ = ["Parts", "check", "flattened", "nested", "refuse_what_is_no_policy"]
+__all__ = ["MOST_POLICIES", "Parts", "check", "flattened", "nested", "refuse_what_is_no_policy"]
+
+MOST_POLICIES = 200
+"""Each is at least one frame on the stack of every call, and Python allows 1,000."""
 
 
 class Parts:
@@ -81,8 +84,12 @@ def check(name: str, flat: Sequence[Policy]) -> None:
     checks.text("name", name)
     if not flat:
         checks.wrong("policies", flat, "there are none: a pipeline needs at least one policy", "missing")
-    for number, policy in enumerate(flat):
-        if any(policy is earlier for earlier in flat[:number]):
+    if len(flat) > MOST_POLICIES:
+        checks.wrong("policies", len(flat), f"at most {MOST_POLICIES}", "conflict")
+    seen: set[int] = set()
+    for number, policy in enumerate(flat, 1):
+        if id(policy) in seen:
             again = f"{type(policy).__name__} {policy.name!r} is there twice; make a second one, or leave it out"
-            checks.wrong(f"policies[{number + 1}]", policy, again, "conflict")
+            checks.wrong(f"policies[{number}]", policy, again, "conflict")
+        seen.add(id(policy))
     checks.done()

@@ -92,14 +92,14 @@ def check(file: str, explain: bool, traffic: float, strict: bool, imports: bool,
 
 
 def _loaded(file: str, imports: bool) -> Configuration:
-    from halfopen.config import load
     from halfopen.config.items import Findings
-    from halfopen.config.loading import document
+    from halfopen.config.loading import checked, document
 
-    root, _ = document(file, Findings(file))
+    findings = Findings(file)
+    root, notes = document(file, findings)
     if root is not None and root.is_table and not {"gateway", "partner"}.isdisjoint(root.value):
         _check_gateway(file, imports)
-    return load(file, imports=imports)
+    return checked(root, notes, findings, imports=imports)
 
 
 def _check_gateway(file: str, imports: bool) -> None:

@@ -66,8 +66,7 @@ def _bulkhead(policy: Bulkhead, other: Bulkhead) -> None:
 def _rate_limiter(policy: RateLimiter, other: RateLimiter) -> None:
     settings, meter = other._settings, policy._meter
     policy._settings = settings
-    with meter.lock:
-        meter.change(settings.rate, settings.per, settings.whole_burst)
+    meter.configure(policy._monotonic(), settings.rate, settings.per, settings.whole_burst)
 
 
 def _fallback(policy: Fallback, other: Fallback) -> None:

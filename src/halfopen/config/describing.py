@@ -84,6 +84,8 @@ def describe_plain(configuration: Configuration) -> dict[str, Any]:
 
 def findings(configuration: Configuration) -> list[tuple[str, Any]]:
     """Return what `Pipeline.lint` finds, each with the pipeline's title."""
-    registry = _made(configuration)
     pipelines = [entry.title for entry in configuration.entries if entry.kind.section == "pipeline"]
+    if not pipelines:
+        return []
+    registry = _made(configuration)
     return [(title, finding) for title in pipelines for finding in registry[title].lint()]

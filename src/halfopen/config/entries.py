@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from halfopen._core.checking import nearest
+from halfopen._pipeline.parts import MOST_POLICIES
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen.config.configuration import Entry
 from halfopen.config.forms import Reader, named, place_mistakes
@@ -107,9 +107,9 @@ def _check_name(kind: PolicyKind, name: str, where: Item, findings: Findings) ->
 
 
 def _check_required(kind: PolicyKind, where: Item, items: Mapping[str, Item], findings: Findings) -> None:
-    told = {mistake.path for mistake in findings.mistakes}  # of a variable that is not set
     for key, (_, words) in kind.required.items():
-        if key not in items and dotted((*where.path, key)) not in told:
+        # Told already of a variable that is not set.
+        if key not in items and dotted((*where.path, key)) not in findings.told:
             findings.wrong(where, words, "missing", below=key)
 
 
@@ -162,6 +162,9 @@ def _check_parts(pipeline: Entry, findings: Findings) -> None:
         if title in given:
             findings.wrong(part.item, f"{title} is there twice; make a second one, or leave it out", "conflict")
         given.add(title)
+    if len(given) > MOST_POLICIES:
+        words = f"there are {len(given):,}: a pipeline has at most {MOST_POLICIES} policies"
+        findings.wrong(pipeline.place, words, "conflict", below="policies", value=len(given))
     if not given:
         words = "there are none: a pipeline needs at least one policy"
         findings.wrong(pipeline.place, words, "missing", below="policies")
@@ -169,11 +172,11 @@ def _check_parts(pipeline: Entry, findings: Findings) -> None:
 
 def _note_missing(to: Reference, title: str, pipeline: bool, known: set[str], findings: Findings) -> None:
     if to.section not in KINDS:
-        near = nearest(to.section, KINDS)
+        near = findings.nearest(to.section, KINDS)
         suggestion = f"{near}.{to.name}" if near else None
         what = f"there is no kind of policy {to.section!r}"
     else:
-        suggestion = nearest(title, known)
+        suggestion = findings.nearest(title, known)
         what = f"there is no {title}"
     if suggestion is not None and not pipeline:
         suggestion = suggestion.partition(".")[2]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from halfopen._core.checking import nearest
 from halfopen.config.items import Findings, Item, plain
 from halfopen.config.values import FromEnvironment, parse_duration, parse_share
 from halfopen.errors import ConfigError, Mistake
@@ -124,7 +123,7 @@ def one_of(**choices: Any) -> Form:
         word = item.value.strip().lower() if isinstance(item.value, str) else None
         if word in choices:
             return choices[word]
-        near = None if word is None else nearest(word, choices)
+        near = None if word is None else reader.findings.nearest(word, choices)
         words = ", ".join(f'"{choice}"' for choice in choices)
         reader.findings.wrong(item, f"one of {words}", suggestion=near)
         return WRONG

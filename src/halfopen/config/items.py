@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard, cast
 
@@ -17,6 +17,7 @@ Path = tuple[str, ...]
 
 _PLAIN_KEY = re.compile(r"""[^\s."'\[\]\\\x00-\x1f\x7f-\x9f]+""")
 MOST_MISTAKES = 1000
+MOST_COMPARED = 20_000
 DEEPEST = 100
 """Tables in tables, or templates of templates; what is deeper is no configuration."""
 
@@ -88,10 +89,20 @@ def dotted(path: Path) -> str:
 
 @dataclass(slots=True)
 class Findings:
-    """The mistakes of one file, collected."""
+    """
+    The mistakes of one file, collected.
+
+    Attributes:
+        file: Its name.
+        mistakes: What was found.
+        told: The paths of that.
+        compared: With how many names others were compared, to find the nearest.
+    """
 
     file: str
     mistakes: list[Mistake] = field(default_factory=list[Mistake])
+    told: set[str] = field(default_factory=set[str])
+    compared: int = 0
 
     def wrong(
         self,
@@ -104,17 +115,27 @@ class Findings:
         below: str = "",
     ) -> None:
         """Note a mistake at *where*, or at the setting *below* it that is not given."""
+        if len(self.mistakes) >= MOST_MISTAKES:
+            return
         path = dotted(where.path) + (f".{below}" if below else "")
         shown = where.shown if where.shown is not None else plain(where) if value is None else value
         mistake = Mistake(path, shown, allowed, kind, suggestion, self.file, where.line)
-        if len(self.mistakes) < MOST_MISTAKES and mistake not in self.mistakes[-20:]:
+        if mistake not in self.mistakes[-20:]:
             self.mistakes.append(mistake)
+            self.told.add(path)
 
     def unknown(self, where: Item, known: Iterable[str]) -> None:
         """Note a key that does not exist, with the nearest one that does."""
+        if len(self.mistakes) >= MOST_MISTAKES:
+            return
         names = sorted(known)
-        near = nearest(where.path[-1], names)
+        near = self.nearest(where.path[-1], names)
         self.wrong(where, "one of " + ", ".join(names), "unknown_key", suggestion=near)
+
+    def nearest(self, name: str, known: Collection[str]) -> str | None:
+        """Return the one of *known* that was probably meant; None if none is near, or too many were compared before."""
+        self.compared += len(known)
+        return nearest(name, known) if self.compared <= MOST_COMPARED else None
 
     def unreadable(self, allowed: str, line: int | None = None) -> None:
         """Note that the file, or the rest of it, cannot be read."""

@@ -14,7 +14,7 @@ from halfopen.config.resilience4j import is_resilience4j, translated
 from halfopen.config.sources import is_yaml, read_text, read_toml, substituted
 from halfopen.config.yaml_source import read_yaml
 
-__all__ = ["document", "load"]
+__all__ = ["checked", "document", "load"]
 
 
 def load(
@@ -39,6 +39,18 @@ def load(
     """
     findings = Findings(os.fspath(path))
     root, notes = document(path, findings, environment)
+    return checked(root, notes, findings, names=names, imports=imports)
+
+
+def checked(
+    root: Item | None,
+    notes: list[Note],
+    findings: Findings,
+    *,
+    names: Mapping[str, Any] | None = None,
+    imports: bool = True,
+) -> Configuration:
+    """Check what `document` returned; the rest as `load`."""
     if root is None:
         findings.done()
         return Configuration(findings.file, ())

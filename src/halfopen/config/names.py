@@ -6,7 +6,6 @@ import builtins
 from importlib import import_module
 from typing import Any, Final
 
-from halfopen._core.checking import nearest
 from halfopen.config.forms import WRONG, Reader
 from halfopen.config.items import Item
 
@@ -29,7 +28,7 @@ def _error(reader: Reader, item: Item) -> Any:
     if isinstance(name, str) and ":" not in name and name not in reader.names:
         if name in _ERRORS:
             return _ERRORS[name]
-        near = nearest(name, _ERRORS)
+        near = reader.findings.nearest(name, _ERRORS)
         hint = f"; did you mean {near}?" if near else ""
         reader.findings.wrong(
             item, f'an exception class such as "TimeoutError" or "module:Name"{hint}', suggestion=near
@@ -77,7 +76,7 @@ def _object(reader: Reader, item: Item, allowed: str) -> Any:
         return reader.names[name]
     module, _, attribute = name.partition(":")
     if not (module and attribute):
-        near = nearest(name, reader.names)
+        near = reader.findings.nearest(name, reader.names)
         reader.findings.wrong(item, allowed, suggestion=near)
         return WRONG
     return _imported(reader, item, module, attribute) if reader.imports else UNRESOLVED

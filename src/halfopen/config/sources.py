@@ -20,6 +20,7 @@ __all__ = ["LARGEST", "is_yaml", "read_text", "read_toml", "substituted"]
 LARGEST = 1024 * 1024
 """Bytes; a larger file is no configuration, and is not read."""
 
+MOST_DOTS = 1000
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)| \(at end of document\)")
 _REPEATED = "repeated-header-"
 _REASONS = {
@@ -67,6 +68,10 @@ def _decoded(data: bytes, findings: Findings) -> str | None:
 def read_toml(text: str, findings: Findings) -> Item | None:
     """Return the items of a TOML text; what is given twice is noted, and its first value counts."""
     seen = scan(text)
+    # For a key of 40,000 parts tomllib needs 6 GB.
+    if seen.too_deep or (seen.lost and any(line.count(".") > MOST_DOTS for line in text.split("\n"))):
+        findings.unreadable("not a configuration: nested too deeply")
+        return None
     try:
         data = tomllib.loads(_without(text, seen.repeated))
     except tomllib.TOMLDecodeError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from halfopen._core.checking import nearest
 from halfopen.config.items import DEEPEST, Findings, Item
 
 __all__ = ["Templates", "merged"]
@@ -65,7 +64,7 @@ class Templates:
         elif name in known and known[name].is_table:
             return known[name]
         elif name not in known:
-            near = nearest(name, known)
+            near = self._findings.nearest(name, known)
             hint = f"; did you mean {near!r}?" if near else ""
             allowed = f"there is no template.{section}.{name}{hint}"
             self._findings.wrong(item, allowed, "missing", suggestion=near)

@@ -31,12 +31,22 @@ class Statement:
     header: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TomlLines:
-    """What the scanner saw: the line of each path, and the statements whose path had been given before."""
+    """
+    What the scanner saw.
+
+    Attributes:
+        lines: The line of each path.
+        repeated: The statements whose path had been given before.
+        too_deep: Whether it gave up at a key, or a value, of too many parts.
+        lost: Whether it gave up.
+    """
 
     lines: dict[Path, int]
     repeated: list[Statement]
+    too_deep: bool = False
+    lost: bool = False
 
 
 class _LostError(Exception):
@@ -62,7 +72,7 @@ class _Scanner:
                 else:
                     self.setting(table, statement=True)
         except (_LostError, IndexError):
-            pass
+            self.seen.lost = True
         return self.seen
 
     def skip(self, what: re.Pattern[str]) -> int:
@@ -103,6 +113,7 @@ class _Scanner:
             self.at += 1
             parts.append(self.part())
             if len(parts) > DEEPEST:
+                self.seen.too_deep = True
                 raise _LostError
         return tuple(parts)
 
@@ -129,6 +140,7 @@ class _Scanner:
         self.deep += 1
         first = self.text[self.at]
         if self.deep > DEEPEST:
+            self.seen.too_deep = True
             raise _LostError
         if first == "[":
             self.array(path)
