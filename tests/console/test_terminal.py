@@ -192,6 +192,45 @@ def test_the_command_serves_a_run_directory_and_ends_at_sigterm(tmp_path: Path) 
     assert ended in (0, -signal.SIGTERM)
 
 
+def test_a_console_that_nobody_could_look_at_is_bad_input(tmp_path: Path) -> None:
+    audit = ["--audit", str(tmp_path / "audit.jsonl")]
+
+    code, output = run("console", "--run-directory", str(tmp_path), *audit, "--host", "0.0.0.0", "--read-only")
+
+    assert 2 == code
+    assert "nobody could look" in output
+
+
+def test_a_token_that_is_easily_guessed_is_bad_input(tmp_path: Path) -> None:
+    audit = ["--audit", str(tmp_path / "audit.jsonl")]
+
+    code, output = run("console", "--run-directory", str(tmp_path), *audit, "--token", "guess")
+
+    assert 2 == code
+    assert "shorter than 8 characters" in output
+    assert "guess" not in output
+
+
+@pytest.mark.slow
+def test_on_another_address_nobody_looks_without_the_token(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "halfopen.cli", "console", "--port", "0", "--host", "0.0.0.0",
+        "--run-directory", str(tmp_path / "run"), "--audit", str(tmp_path / "audit.jsonl"),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("console at ").strip().replace("0.0.0.0", "127.0.0.1")
+        token = re.search("token=(.+)$", process.stdout.readline())
+        assert token is not None
+        stranger = [httpx.get(url + path).status_code for path in ("api/snapshot", "api/events", "api/audit")]
+        operator = httpx.get(url + "api/snapshot", headers={"authorization": f"Bearer {token[1]}"}).status_code
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+    assert [401, 401, 401] == stranger
+    assert 200 == operator
+
+
 def test_a_console_of_nothing_is_bad_input() -> None:
     code, output = run("console")
 

@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
-__all__ = ["Remote", "Unreachable", "console_options"]
+__all__ = ["OneLine", "Remote", "Unreachable", "clean", "console_options"]
 
 DEFAULT_URL = "http://127.0.0.1:8765"
+
+
+_STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def clean(text: str) -> str:
+    """Return a text that cannot steer a terminal: names and reasons may come from anybody."""
+    return "".join("\ufffd" if unicodedata.category(one) in _STEERING else one for one in text)
+
+
+class OneLine(click.Command):
+    """A command that says in one line what is wrong with its input."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the arguments."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.UsageError as error:
+            error.ctx = None  # click would print the usage too
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = None
+            raise
 
 
 class Unreachable(click.ClickException):
@@ -28,19 +59,27 @@ class Remote:
     Args:
         url: Where its page is.
         token: Says who asks.
+
+    Raises:
+        click.BadParameter: The token cannot be one.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
         if not url.startswith(("http://", "https://")):
             url = f"http://{url}"
         self.url = url.rstrip("/")
-        self._token = token
+        self._token = None if token is None else token.strip()
+        if self._token and not (self._token.isascii() and self._token.isprintable()):
+            raise click.BadParameter("the token holds characters that no header may")
+        self._opener = _opener(self.url)
 
     def get(self, path: str) -> Any:
-        """Return what the console answers as JSON."""
+        """Return what the console answers as JSON; an object."""
         status, data = self._ask(path, None, {})
+        if status == 401:
+            raise Unreachable(f"{self.url} wants to know who asks: set HALFOPEN_TOKEN")
         if status != 200:
-            raise Unreachable(f"{self.url}/{path} answered {status}: {data.get('error', '')}")
+            raise Unreachable(f"{self.url}/{path} answered {status}: {clean(str(data.get('error', '')))}")
         return data
 
     def post(self, path: str, body: Any) -> tuple[int, Any]:
@@ -62,28 +101,52 @@ class Remote:
     def _ask(self, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
         try:
             with self._open(path, data, headers, 15.0) as answer:
-                return answer.status, json.load(answer)
+                return answer.status, self._object(answer.read())
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, _json_or_nothing(refused.read())
+        except (OSError, HTTPException) as error:
+            raise Unreachable(f"no console answers at {self.url}: {clean(str(error).strip())}") from None
+
+    def _object(self, data: bytes) -> dict[str, Any]:
+        found = _json_or_nothing(data)
+        if not found:
+            raise Unreachable(f"what answers at {self.url} is no halfopen console")
+        return found
 
     def _open(self, path: str, data: bytes | None, headers: dict[str, str], timeout: float) -> Any:
-        bearer = {} if self._token is None else {"authorization": f"Bearer {self._token}"}
-        request = urllib.request.Request(f"{self.url}/{path}", data, {**headers, **bearer})
+        bearer = {} if not self._token else {"authorization": f"Bearer {self._token}"}
         try:
-            return urllib.request.urlopen(request, timeout=timeout)
+            request = urllib.request.Request(f"{self.url}/{path}", data, {**headers, **bearer})
+            return self._opener.open(request, timeout=timeout)
         except urllib.error.HTTPError:
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise Unreachable(f"no console answers at {self.url}: {reason}") from None
+            raise Unreachable(f"no console answers at {self.url}: {clean(str(reason).strip())}") from None
 
 
-def _json_or_nothing(data: bytes) -> Any:
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    # It would take the token to another host.
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
     try:
-        return json.loads(data)
+        here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    except ValueError:
+        here = False
+    # A proxy cannot reach this machine's own console.
+    return urllib.request.build_opener(_NoRedirect, *([urllib.request.ProxyHandler({})] if here else []))
+
+
+def _json_or_nothing(data: bytes) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(data)
     except ValueError:
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def console_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections import Counter
 from typing import Any
 
-from rich.markup import escape
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["STATES", "duration", "header", "table"]
+from halfopen.cli._remote import clean
+
+__all__ = ["STATES", "duration", "header", "screen", "table"]
 
 STATES = {
     "open": ("■ open", "bold red"),
@@ -26,6 +30,13 @@ STATES = {
 _ORDER = list(STATES)
 
 
+def screen() -> Console:
+    """Return standard output for rich; what its encoding cannot hold is shown as a question mark."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Console(file=sys.stdout, highlight=False)
+
+
 def duration(seconds: float) -> str:
     """Return seconds as people read them."""
     whole = max(int(seconds), 0)
@@ -39,11 +50,11 @@ def duration(seconds: float) -> str:
 def header(snapshot: dict[str, Any], note: str = "") -> Text:
     """Return one line: how many circuits are in which state."""
     counts = Counter(breaker["state"] for breaker in snapshot["breakers"])
-    line = Text(" ".join(filter(None, ["halfopen", snapshot["environment"]])) + "  ", style="bold")
+    line = Text(" ".join(filter(None, ["halfopen", clean(snapshot["environment"])])) + "  ", style="bold")
     for state, (shown, style) in STATES.items():
         if counts[state]:
             line.append(f"{counts[state]} {shown[2:]}  ", style)
-    gone = [process["id"] for process in snapshot["processes"] if process["gone"]]
+    gone = [clean(process["id"]) for process in snapshot["processes"] if process["gone"]]
     if gone:
         line.append(f"gone: {', '.join(gone)}  ", "bold")
     return line.append(note, "dim")
@@ -56,7 +67,8 @@ def table(snapshot: dict[str, Any], *, everything: bool = False, height: int | N
     shown = Table(box=None, pad_edge=False, expand=True)
     for name, right in (("circuit", False), ("state", False), ("next", False), ("asked/s", True), ("refused/s", True)):
         shown.add_column(name, justify="right" if right else "left", no_wrap=True)
-    shown.add_column("why", ratio=1)
+    # Where the lines are counted, each circuit has one.
+    shown.add_column("why", ratio=1, no_wrap=height is not None, overflow="ellipsis")
     for breaker in breakers[:height]:
         shown.add_row(*_row(breaker, snapshot["time"]))
     if height is not None and len(breakers) > height:
@@ -73,12 +85,12 @@ def _row(breaker: dict[str, Any], now: float) -> tuple[Any, ...]:
         inside = sum(not one["gone"] and one["state"] == breaker["state"] for one in members)
         text += f", {inside} of {len(members)}"
     return (
-        escape(breaker["name"]),
+        Text(clean(breaker["name"])),
         Text(text, style),
         _next(members, now),
         f"{breaker['asked_rate']:g}",
         f"{breaker['refused_rate']:g}",
-        escape(breaker["why"] or ""),
+        Text(clean(breaker["why"] or "")),
     )
 
 

@@ -75,6 +75,8 @@ def _serve(
         run_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened = [stack.enter_context(RetryQueue(path, name=Path(path).stem)) for path in queues]
     loopback = server.is_loopback(host)
+    if not loopback and options["read_only"] and options["proxy_header"] is None:
+        raise click.UsageError(f"on {host} nobody could look: give --proxy-header, or leave --read-only out")
     token = None if options["read_only"] else options["token"] or secrets.token_urlsafe(24)
     tokens = {} if token is None else {token: parts.Identity(options["operator"], "operator")}
     application = parts.app(

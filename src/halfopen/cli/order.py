@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import click
 
-from halfopen.cli._remote import DEFAULT_URL, Remote, console_options
+from halfopen.cli._remote import DEFAULT_URL, OneLine, Remote, clean, console_options
 
 __all__ = ["order", "seconds_until"]
 
@@ -76,7 +76,7 @@ def _command(name: str, action: str, help_text: str, *, ends: bool = False, wait
     command = console_options(command)
     command = click.option("--url", default=DEFAULT_URL, envvar="HALFOPEN_CONSOLE", show_default=True)(command)
     command = click.argument("breaker", metavar="NAME")(command)
-    order.command(name, help=help_text)(command)
+    order.command(name, cls=OneLine, help=help_text)(command)
 
 
 _command("try-now", "try_now", "Begin a round of trial calls at once.")
@@ -91,12 +91,13 @@ def _give(
     action: str, breaker: str, url: str, token: str | None, processes: tuple[str, ...], reason: str | None,
     until: str | None = None,
 ) -> None:  # fmt: skip
+    ends_in = None if until is None else seconds_until(until)
     remote = Remote(url, token)
     body = {
         "action": action,
         "scope": list(processes) or "all",
         "reason": reason,
-        "ends_in": None if until is None else seconds_until(until),
+        "ends_in": ends_in,
         "seen_epochs": _epochs(remote, breaker),
         "typed_name": breaker,
         "request_id": uuid.uuid4().hex,
@@ -105,13 +106,13 @@ def _give(
     status, answer = remote.post(f"api/breakers/{quote(breaker, safe='')}/actions", body)
     if status != 202:
         mistakes = [f"{one['field']}: {one['error']}" for one in answer.get("mistakes", ())]
-        raise _Refused("; ".join(mistakes) or answer.get("error") or f"the console answered {status}")
+        raise _Refused(clean("; ".join(mistakes) or answer.get("error") or f"the console answered {status}"))
     for process in answer["obeyed"]:
-        click.echo(f"{breaker} on {process}: {answer['after'][process]}")
-    for process in [*answer["pending"], *answer["changed"]]:
-        click.echo(
-            f"{breaker} on {process}: {'not yet heard of' if process in answer['pending'] else 'it changed'}", err=True
-        )
+        click.echo(clean(f"{breaker} on {process}: {answer['after'][process]}"))
+    for process in answer["pending"]:
+        click.echo(clean(f"{breaker} on {process}: not yet heard of"), err=True)
+    for process in answer["changed"]:
+        click.echo(clean(f"{breaker} on {process}: it changed meanwhile, nothing was done"), err=True)
     if answer["pending"] or answer["changed"]:
         raise SystemExit(1)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
 
-from halfopen.cli._remote import DEFAULT_URL, Remote, console_options
-from halfopen.cli._shown import header, table
+from halfopen.cli._remote import DEFAULT_URL, OneLine, Remote, console_options
+from halfopen.cli._shown import header, screen, table
 
 __all__ = ["status"]
 
 
-@click.command("status")
+@click.command("status", cls=OneLine)
 @click.argument("url", default=DEFAULT_URL, envvar="HALFOPEN_CONSOLE")
 @console_options
 @click.option("--json", "as_json", is_flag=True, help="The console's whole snapshot.")
@@ -27,12 +26,10 @@ def status(url: str, token: str | None, as_json: bool, everything: bool) -> None
     """
     snapshot: dict[str, Any] = Remote(url, token).get("api/snapshot")
     if as_json:
-        click.echo(json.dumps(snapshot, ensure_ascii=False))
+        click.echo(json.dumps(snapshot, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     else:
-        from rich.console import Console
-
-        screen = Console(file=sys.stdout, highlight=False)
-        screen.print(header(snapshot))
-        screen.print(table(snapshot, everything=everything))
+        shown = screen()
+        shown.print(header(snapshot))
+        shown.print(table(snapshot, everything=everything))
     if any(breaker["state"] != "closed" for breaker in snapshot["breakers"]):
         raise SystemExit(1)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from halfopen.cli._remote import DEFAULT_URL, Remote, Unreachable, console_options
-from halfopen.cli._shown import header, table
+from halfopen.cli._remote import DEFAULT_URL, OneLine, Remote, Unreachable, clean, console_options
+from halfopen.cli._shown import STATES, header, screen, table
 
 __all__ = ["Picture", "watch"]
 
+STALE = 3.0
+"""Seconds without news after which the picture is no longer live."""
 _PLACES = {"process": ("processes", "id"), "breaker": ("breakers", "name"), "queue": ("queues", "name")}
 
 
@@ -78,6 +81,10 @@ class _Follower(threading.Thread):
         self.trouble = ""
         self._remote = remote
 
+    def age(self) -> float:
+        """Return the seconds since something was heard."""
+        return time.monotonic() - self.picture.heard
+
     def run(self) -> None:
         while True:
             try:
@@ -92,7 +99,7 @@ class _Follower(threading.Thread):
             time.sleep(1.0)
 
 
-@click.command("watch")
+@click.command("watch", cls=OneLine)
 @click.argument("url", default=DEFAULT_URL, envvar="HALFOPEN_CONSOLE")
 @console_options
 @click.option("--all", "everything", is_flag=True, help="Show closed circuits too.")
@@ -101,21 +108,37 @@ def watch(url: str, token: str | None, everything: bool, once: bool) -> None:
     """
     Watch the circuits of the console at URL, live, worst first; Ctrl-C ends it.
 
+    Where standard output is no terminal, each change of state is a line.
+
     Exit codes: 0 ended, 2 no console answers.
     """
-    from rich.console import Console
-
     remote = Remote(url, token)
-    remote.get("api/session")
+    remote.get("api/snapshot")  # so that what is wrong is said at once
     follower = _Follower(remote)
     follower.start()
-    screen = Console(file=sys.stdout, highlight=False)
-    with contextlib.suppress(KeyboardInterrupt):
+    shown = screen()
+    with contextlib.suppress(KeyboardInterrupt), _sigterm_as_ctrl_c():
+        _wait(follower)
         if once:
-            _wait(follower)
-            screen.print(_page(follower, everything, None))
+            shown.print(_page(follower, everything, None))
+        elif shown.is_terminal:
+            _live(shown, follower, everything)
         else:
-            _live(screen, follower, everything)
+            _lines(follower)
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that the terminal is given back."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait(follower: _Follower) -> None:
@@ -126,16 +149,38 @@ def _wait(follower: _Follower) -> None:
         time.sleep(0.05)
 
 
-def _live(screen: Any, follower: _Follower, everything: bool) -> None:
+def _live(shown: Any, follower: _Follower, everything: bool) -> None:
     from rich.live import Live
 
-    _wait(follower)
-    with Live(
-        _page(follower, everything, screen.height - 4), console=screen, screen=True, refresh_per_second=4
-    ) as live:
+    def page() -> Any:
+        return _page(follower, everything, max(shown.height - 4, 1))
+
+    with Live(page(), console=shown, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(0.25)
-            live.update(_page(follower, everything, screen.height - 4))
+            live.update(page(), refresh=True)
+
+
+def _lines(follower: _Follower) -> None:
+    told: dict[str, str] = {}
+    lost = False
+    while True:
+        document = follower.picture.document
+        assert document is not None
+        for line in _changes(told, list(document["breakers"])):
+            click.echo(f"{time.strftime('%H:%M:%SZ', time.gmtime())} {line}")
+        if (follower.age() >= STALE) is not lost:
+            lost = not lost
+            click.echo(f"the console is {'away: ' + follower.trouble if lost else 'back'}", err=True)
+        time.sleep(0.25)
+
+
+def _changes(told: dict[str, str], breakers: list[dict[str, Any]]) -> Iterator[str]:
+    for breaker in breakers:
+        name, state = breaker["name"], breaker["state"]
+        if told.get(name, "closed") != state:
+            yield clean(f"{name} {STATES[state][0][2:]}: {breaker['why'] or ''}")
+        told[name] = state
 
 
 def _page(follower: _Follower, everything: bool, height: int | None) -> Any:
@@ -143,7 +188,7 @@ def _page(follower: _Follower, everything: bool, height: int | None) -> Any:
 
     document = follower.picture.document
     assert document is not None
-    age = time.monotonic() - follower.picture.heard
-    note = f"live, {age:.1f} s old" if age < 3 else f"NOT LIVE, {age:.0f} s old {follower.trouble}"
+    age = follower.age()
+    note = f"live, {age:.1f} s old" if age < STALE else f"NOT LIVE, {age:.0f} s old {follower.trouble}"
     shown = {**document, "time": document["time"] + age}
     return Group(header(shown, note), "", table(shown, everything=everything, height=height))
