@@ -104,8 +104,8 @@ class Everything:
             "outage", window=window, minimum_calls=4, wait_in_open=0.3, half_open=HalfOpen(permitted_calls=2)
         )
         self.brown_out = breaker("brown-out", window=CountWindow(20), minimum_calls=20, failure_rate_threshold=0.9)
-        self.ramped = breaker("ramped", ramp=Ramp(duration=60), wait_in_open=0.05, consecutive_failures=1)
-        self.half_open = breaker("half-open")
+        self.ramped = breaker("ramped", ramp=Ramp(duration=3600), wait_in_open=0.05, consecutive_failures=1)
+        self.half_open = breaker("half-open", half_open=HalfOpen(trial_timeout=3600))
         self.half_open.try_now()
         self.held = self.half_open.acquire()
         for _ in range(3):
