@@ -133,7 +133,7 @@ function HalfOpen({ s, tokens }) {
     <text x="308" y="275" text-anchor="middle" class="t2">up to ${plural(s.trial_calls ?? 0, "trial call")}, others refused</text>
     <${Tokens} tokens=${tokens} x=${308} y=${299} c="half" />
     <g transform="translate(${begin} ${tokens.length ? 318 : 298})">${shown.map((/** @type {string} */ slot, /** @type {number} */ i) => html`<g transform="translate(${i * 25 + 4} 0)"><${Slot} kind=${slot} /></g>`)}</g>
-    ${tokens.length > 0 && html`<text x="308" y="355" text-anchor="middle" class="t3">${slotWords(slots)}</text>`}</g>`;
+    ${tokens.length > 0 && html`<text x="308" y="355" text-anchor="middle" class="t3">${tokens.length > 1 ? `${shorten(tokens[0].id, 10)}: ` : ""}${slotWords(slots)}</text>`}</g>`;
 }
 
 /** @param {string[]} slots */

@@ -110,6 +110,8 @@ function next(b) {
     const done = trials.filter((/** @type {string} */ t) => /succeeded|failed/.test(t)).length;
     return `${done} of ${trials.length} trials`;
   }
+  const trying = here.filter((/** @type {any} */ p) => p.state === "half_open").length;
+  if (b.state === "open" && trying) return `${trying} on trial`;
   if (b.state === "open" && waits.length) {
     const left = Math.min(...waits) - serverNow();
     return left > 0 ? `next trial ${countdown(left)}` : "next call is a trial";

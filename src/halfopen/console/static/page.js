@@ -157,17 +157,19 @@ function Head({ b }) {
   const worstOne = b.processes.find((/** @type {any} */ p) => p.id === b.worst);
   const give = (/** @type {string} */ action) => { asked.value = { kind: "breaker", name: b.name, action }; };
   const triables = triable(b).length;
-  return html`<section class="head" aria-label="Breaker"><div><h1>${b.name} <${Badge} state=${b.state} text=${b.processes.length > 1 ? `${summary(b)}` : undefined} /></h1>
-    <p class="why"><${Why} why=${b.why ?? ""} one=${worstOne} />${b.state !== "closed" && lastErrors(b)}<${First} b=${b} /></p></div>
+  return html`<section class="head" aria-label="Breaker"><h1>${b.name} <${Badge} state=${b.state} text=${b.processes.length > 1 ? `${summary(b)}` : undefined} /></h1>
+    <p class="why"><${Why} why=${b.why ?? ""} one=${worstOne} several=${b.processes.length > 1} />${b.state !== "closed" && lastErrors(b)}<${First} b=${b} /></p>
     ${operator && reachable && html`<div class="actions"><button class="button first" disabled=${triables === 0} title=${triables ? "" : "Only an open circuit can be tried."} onClick=${() => tryNow(b)}>Try now</button>${Object.entries(ACTIONS).slice(1).map(([action, about]) => html`<button key=${action} class=${about.danger ? "button danger" : "button"} onClick=${() => give(action)}>${about.button}</button>`)}</div>`}
     ${operator && !reachable && html`<p class="muted small">No channel leads to these processes: they can be seen, not steered.</p>`}</section>`;
 }
 
-/** The sentence of the breaker, with how long ago that was. @param {{why: string, one: any}} props */
-function Why({ why, one }) {
+/** The sentence of the breaker in the process that is worst off, with how long ago that was.
+ *  @param {{why: string, one: any, several: boolean}} props */
+function Why({ why, one, several }) {
   tick.value;
   const [, first, rest] = /^(.*? since \d\d:\d\d:\d\d)(.*)$/s.exec(why) ?? [null, why, ""];
-  const sentence = first.charAt(0).toUpperCase() + first.slice(1);
+  const where = several && one ? first.replace(" since ", ` on ${one.id} since `) : first;
+  const sentence = where.charAt(0).toUpperCase() + where.slice(1);
   const ends = one?.ends_at ? ` It ends by itself at ${clock(one.ends_at)}, in ${countdown(one.ends_at - serverNow())}.` : one && /forced_open|disabled|metrics_only/.test(one.state) ? " It stays so until somebody removes it." : "";
   return html`${sentence}${one ? `, for ${duration(serverNow() - one.entered)}` : ""}${rest ? `,${rest}` : ""}.${ends}`;
 }
@@ -202,6 +204,7 @@ function Numbers({ b }) {
   const here = b.processes.filter((/** @type {any} */ p) => !p.gone);
   const waiting = here.filter((/** @type {any} */ p) => p.next_trial != null).sort((/** @type {any} */ a, /** @type {any} */ c) => a.next_trial - c.next_trial)[0];
   const left = waiting ? waiting.next_trial - serverNow() : null;
+  const trying = here.filter((/** @type {any} */ p) => p.state === "half_open").length;
   const refused = b.totals[1];
   const last = here.find((/** @type {any} */ p) => p.step > 0) ?? here[0];
   return html`<section class="card numbers six" aria-label="What it costs">
@@ -209,7 +212,9 @@ function Numbers({ b }) {
     <div><b>${rate(b.let_rate)}</b><span>let through${b.state === "half_open" ? ": trial calls" : ""}</span></div>
     <div><b>${rate(b.refused_rate)}</b><span>refused, to the fallback if there is one</span></div>
     <div><b>≈ ${grouped(b.estimate ?? 0)}</b><span>of ${grouped(refused)} refused would have succeeded, ${percent(refused ? b.estimate / refused : null)}</span></div>
-    <div><b>${left == null ? "–" : left > 0 ? countdown(left) : "now"}</b><span>${left == null ? (b.state === "half_open" ? "trial calls are being made" : "no trial is due") : `to the next trial${here.length > 1 ? `, ${waiting.id}` : ""}`}</span></div>
+    <div>${trying
+      ? html`<b>now</b><span>trial calls are being made${here.length > 1 ? ` by ${plural(trying, "process")}` : ""}</span>`
+      : html`<b>${left == null ? "–" : left > 0 ? countdown(left) : "now"}</b><span>${left == null ? "no trial is due" : `to the next trial${here.length > 1 ? `, ${waiting.id}` : ""}`}</span>`}</div>
     <div><b>${last?.wait ? duration(last.wait) : "–"}</b><span>${last?.wait ? `${b.state === "closed" ? "the last wait" : "wait"}, step ${last.step}` : "no wait yet"}</span></div></section>`;
 }
 
@@ -224,7 +229,7 @@ function Processes({ b }) {
       const process = picture.value?.processes.get(p.id);
       const old = dataAge(process);
       return html`<tr key=${p.id} class=${p.gone ? "dimmed-row" : ""}><td><b>${p.id}</b></td><td><${Badge} state=${p.gone ? "gone" : p.state} />${p.gone && html` <span class="small muted">last seen ${word(p.state)}</span>`}</td>
-        <td class="n">${p.state === "closed" ? "–" : duration(now - (p.left_closed ?? p.entered))}</td><td class="n">${p.next_trial == null || p.gone ? "–" : p.next_trial > now ? countdown(p.next_trial - now) : "now"}</td><td class="n">${p.step || "–"}</td>
+        <td class="n">${p.state === "closed" ? "–" : duration(now - (p.left_closed ?? p.entered))}</td><td class="n">${p.state === "half_open" && !p.gone ? "now" : p.next_trial == null || p.gone ? "–" : p.next_trial > now ? countdown(p.next_trial - now) : "now"}</td><td class="n">${p.step || "–"}</td>
         <td>${windowWords(p, b.settings)}</td><td class="n">${p.refused_rate == null ? "–" : rate(p.refused_rate).replace("/s", "")}</td><td class="mono">${p.last_error ?? "–"}</td><td class="n">${duration(old)}</td>
         ${operator && html`<td class="n">${process?.channel ? html`<select class="small actions-of" aria-label=${`Actions for ${p.id}`} value="" onChange=${(/** @type {any} */ e) => { const action = e.target.value; e.target.value = ""; if (action === "try_now") void tryNow(b, p.id); else if (action) asked.value = { kind: "breaker", name: b.name, action, only: p.id }; }}>
           <option value="">…</option>${Object.entries(ACTIONS).filter(([action]) => action !== "try_now" || p.state === "open").map(([action, about]) => html`<option value=${action}>${about.button}</option>`)}</select>` : "–"}</td>`}</tr>`;

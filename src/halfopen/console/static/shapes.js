@@ -43,12 +43,15 @@ export const Badge = ({ state, text }) =>
 export const tone = (state) =>
   ({ closed: "closed", open: "open", half_open: "half", recovering: "recovering", forced_open: "forced" })[state] ?? "off";
 
-/** "4 of 6 open" for a breaker; what the list, the heading and the title of the tab say. @param {any} breaker */
+/** "4 of 6 open, 1 half-open" for a breaker; what the list, the heading and the title of the tab say. @param {any} breaker */
 export function summary(breaker, short = false) {
   const all = breaker.processes;
   const state = breaker.state;
   if (state === "gone") return "Gone";
-  const inState = all.filter((/** @type {any} */ one) => !one.gone && one.state === state).length;
-  const gone = all.filter((/** @type {any} */ one) => one.gone).length;
-  return all.length > 1 ? `${inState} of ${all.length} ${word(state)}${gone && !short ? `, ${gone} gone` : ""}` : WORDS[state];
+  if (all.length < 2) return WORDS[state];
+  const count = (/** @type {string} */ wanted) => all.filter((/** @type {any} */ one) => (one.gone ? "gone" : one.state) === wanted).length;
+  const most = `${count(state)} of ${all.length} ${word(state)}`;
+  if (short) return most;
+  const others = STATES.filter((one) => one !== state && one !== "closed" && count(one) > 0);
+  return [most, ...others.map((one) => `${count(one)} ${word(one)}`)].join(", ");
 }
