@@ -9,6 +9,7 @@ import pytest
 
 from halfopen import CountWindow, HalfOpen, Ramp, State, constant, exponential
 from halfopen._core.backoff import Constant, Exponential
+from halfopen._core.settings import Settings
 from tests.core.driving import Bench
 
 ONE = {"window": CountWindow(1), "minimum_calls": 1, "half_open": HalfOpen(permitted_calls=1)}
@@ -394,3 +395,8 @@ def test_a_jump_of_the_calendar_changes_no_decision(jump: float) -> None:
     bench.begin()
 
     assert (1.0, 1_700_000_030.0 + jump) == (before, shown)
+
+
+def test_a_constant_wait_is_a_cap_only_where_it_is_the_longer_one() -> None:
+    assert [600.0, 600.0, 900] == [constant(seconds).cap for seconds in (5, 600, 900)]
+    assert [600.0, 900] == [Settings(wait_in_open=wait).retry_after_cap for wait in (5.0, 900)]
