@@ -8,23 +8,27 @@ slower; here a mutant is chosen once, by giving the function the code of the cop
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
+import json
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType
 
 import libcst
-from mutmut.mutation.file_mutation import MutatedFile, mutate_file_contents
+from mutmut.mutation.file_mutation import mutate_file_contents
 
 from tests.planted.planting import PACKAGE, Planter
 
 __all__ = ["Mutant", "MutantDict", "modules", "mutated", "plant_all", "register", "watch"]
 
 CORE = PACKAGE / "_core"
+KEPT = PACKAGE.parents[1] / "mutants"
 
 MutantDict = dict[str, FunctionType]
 
@@ -125,10 +129,26 @@ class _OpenProperties(libcst.CSTTransformer):
         return libcst.FlattenSentinel([updated_node.with_changes(decorators=()), closing])
 
 
-def mutated(path: Path) -> MutatedFile:
-    """Return a module with the mutants of all its functions."""
-    source = libcst.parse_module(path.read_text(encoding="utf-8")).visit(_OpenProperties())
-    return mutate_file_contents(str(path), source.code)
+@dataclass(frozen=True)
+class Mutated:
+    """A module with the mutants of all its functions, and the lines of each function there, from 1."""
+
+    code: str
+    lines: dict[str, tuple[int, int]]
+
+
+def mutated(path: Path) -> Mutated:
+    """Return a module's mutants; they are kept in mutants/ until it changes, because making them takes long."""
+    source = path.read_text(encoding="utf-8")
+    key = hashlib.sha256((source + version("mutmut")).encode()).hexdigest()[:16]
+    kept = KEPT / f"{path.stem}-{key}.json"
+    if not kept.exists():
+        made = mutate_file_contents(str(path), libcst.parse_module(source).visit(_OpenProperties()).code)
+        lines = {name: (span.start, span.end) for name, span in made.line_span_by_function_name.items()}
+        KEPT.mkdir(exist_ok=True)
+        kept.write_text(json.dumps({"code": made.code, "lines": lines}), encoding="utf-8")
+    data = json.loads(kept.read_text(encoding="utf-8"))
+    return Mutated(data["code"], {name: tuple(lines) for name, lines in data["lines"].items()})
 
 
 def plant_all(names: list[str]) -> list[Mutant]:
@@ -140,10 +160,11 @@ def plant_all(names: list[str]) -> list[Mutant]:
     for name in names:
         importlib.import_module(f"halfopen._core.{name}")
     planter.check()
-    return [mutant for function, mutants in _registered for mutant in _mutants(function, mutants, files)]
+    found = [mutant for function, mutants in _registered for mutant in _mutants(function, mutants, files)]
+    return sorted(found, key=lambda mutant: names.index(mutant.module))
 
 
-def _mutants(function: FunctionType, mutants: MutantDict, files: dict[str, MutatedFile]) -> Iterator[Mutant]:
+def _mutants(function: FunctionType, mutants: MutantDict, files: dict[str, Mutated]) -> Iterator[Mutant]:
     module = function.__module__.rpartition(".")[2]
     for name, copy in mutants.items():
         number = re.search(r"__mutmut_(\d+)$", name)
@@ -153,11 +174,11 @@ def _mutants(function: FunctionType, mutants: MutantDict, files: dict[str, Mutat
             yield Mutant(module, function.__qualname__, int(number[1]), function, copy, difference)
 
 
-def _difference(file: MutatedFile, original: str, name: str) -> str:
+def _difference(file: Mutated, original: str, name: str) -> str:
     lines = file.code.splitlines()
     before, after = (
-        textwrap.dedent("\n".join(lines[span.start : span.end])).splitlines()
-        for span in (file.line_span_by_function_name[one] for one in (original, name))
+        textwrap.dedent("\n".join(lines[start:end])).splitlines()
+        for start, end in (file.lines[one] for one in (original, name))
     )
     changes = difflib.unified_diff(before, after, lineterm="", n=0)
     return "\n".join(line for line in changes if not line.startswith(("---", "+++", "@@")))

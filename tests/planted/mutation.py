@@ -238,9 +238,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tests", nargs="*", help="in place of those chosen for the modules")
     options = parser.parse_args(arguments)
     wanted = options.wanted or modules()
-    names = {name.partition(".")[0] for name in wanted}
-    planted = plant_all(sorted(names))
-    tests = [*(OF_POLICIES if names & POLICIES else ()), *(TESTS if names - POLICIES else ())]
+    names = [*dict.fromkeys(name.partition(".")[0] for name in wanted)]
+    planted = plant_all(names)
+    tests = [*(OF_POLICIES if POLICIES & {*names} else ()), *(TESTS if {*names} - POLICIES else ())]
     campaign = Campaign([mutant for mutant in planted if _is_wanted(mutant, wanted)], options.workers)
     ended = pytest.main([*ARGUMENTS, *(options.tests or tests)], plugins=[campaign])
     if not campaign.sound:
