@@ -108,7 +108,7 @@ def test_a_fleet_that_opens_together_is_one_notification() -> None:
     told: list[Notification] = []
     breakers = [registry.circuit_breaker(f"host:{number}") for number in range(100)]
 
-    notifier = Notifier(registry, told.append, group_for=0.2, source="shop")
+    notifier = Notifier(registry, told.append, group_for=2.0, source="shop")
     notifier.start()
     for breaker in breakers:
         breaker.trip()
@@ -184,21 +184,20 @@ def test_a_slow_or_raising_sink_costs_the_call_nothing_and_other_sinks_nothing()
     breaker = registry.circuit_breaker("bank")
     told: list[Notification] = []
     release = threading.Event()
+    released: list[bool] = []
 
     def stuck(notification: Notification) -> None:
-        release.wait(60)
+        released.append(release.wait(60))
 
     def raising(notification: Notification) -> None:
         raise RuntimeError("no")
 
     with Notifier(registry, stuck, raising, told.append, group_for=0.0, retry=quick) as notifier:
-        began = time.perf_counter()
         breaker.trip()
-        took = time.perf_counter() - began
         wait_until(lambda: told)
         release.set()
 
-    assert took < 0.5
+    assert [True] == released  # the call and the other sink came to their ends before
     assert {"raising": 1} == {s.name.rsplit(".", 1)[-1]: s.lost for s in notifier.stats() if s.lost}
 
 

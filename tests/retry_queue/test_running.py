@@ -131,9 +131,11 @@ def test_stopping_lets_sends_in_flight_end_and_claims_nothing_new(real_store: St
     for number in range(3):
         queue.enqueue("acme", b"x", message_id=f"m{number}")
     begun.wait(60)
-    threading.Timer(0.1, go_on.set).start()
+    lets_go = threading.Thread(target=lambda: (until(lambda: queue._dispatcher._stopping), go_on.set()))
+    lets_go.start()
 
-    ended = queue.stop(grace=10)
+    ended = queue.stop(grace=60)
+    lets_go.join(60)
     real_store.settled()
 
     assert ended
