@@ -33,7 +33,7 @@ CONTROLS = {
 
 
 def played(scenario: str, library: str, colour: str, wanted: tuple[str, str]) -> Verdict:
-    """Play until result and evidence begin as wanted, four times at most: scenarios go by the watch of a busy machine."""
+    """Play until it ends as wanted, four times at most: scenarios go by the watch, and the machine may be busy."""
     for _ in range(4):
         verdict = run_colour(scenario, library, colour, time_limit=120.0)
         if wanted == (verdict.result, verdict.evidence[: len(wanted[1])]):
