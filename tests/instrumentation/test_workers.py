@@ -89,6 +89,17 @@ def test_a_snapshot_older_than_3_intervals_is_gone(tmp_path: Path) -> None:
     assert os.getpid() == gone[0].pid
 
 
+def test_a_snapshot_from_the_future_is_gone_too_once_the_wall_clock_was_set_back(tmp_path: Path) -> None:
+    one = worker(tmp_path, 1, interval=2.0)
+    one.publish()
+    at = published(tmp_path)[0].at
+
+    soon, stepped = published(tmp_path, now=at - 5.9), published(tmp_path, now=at - 3600)
+
+    assert [False] == [each.gone for each in soon]
+    assert [True] == [each.gone for each in stepped]
+
+
 def test_the_same_snapshots_feed_a_console(tmp_path: Path) -> None:
     one = worker(tmp_path)
     one.publish()
@@ -159,11 +170,26 @@ def test_a_forked_child_is_a_worker_of_its_own(tmp_path: Path) -> None:
 class Shop:
     def __init__(self, port: int) -> None:
         self.port = port
+        self.made = 0
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as response:
             text: str = response.read().decode()
             return text
+
+    def pay(self) -> list[str]:
+        """Make a guarded call; return the worker that made it, and its pid."""
+        answer = self.get("/pay").split()
+        self.made += 1
+        return answer
+
+    def wait_for_calls(self, lost: int = 0, seconds: float = 60.0) -> dict[str, int]:
+        """Return the calls by worker, once all are there but those that went with a killed one."""
+        end = time.monotonic() + seconds
+        while sum((counts := calls_by_worker(self.get("/metrics"))).values()) != self.made - lost:
+            assert time.monotonic() < end, f"{self.made} calls, {lost} lost: {counts}"
+            time.sleep(0.05)
+        return counts
 
     def wait_for_workers(self, wanted: set[str], seconds: float = 60.0) -> dict[str, str]:
         """Ask until every worker has answered, and no other one is in the metrics; return pids by worker."""
@@ -171,7 +197,7 @@ class Shop:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(OSError):  # the worker that was asked was killed
-                number, pid = self.get("/pay").split()
+                number, pid = self.pay()
                 pids[number] = pid
                 if set(pids) == wanted and set(calls_by_worker(self.get("/metrics"))) == wanted:
                     return pids
@@ -210,14 +236,25 @@ def test_gunicorn_with_4_workers_serves_all_of_them_from_any(tmp_path: Path, opt
     four = {"0", "1", "2", "3"}
     with gunicorn(tmp_path, *options) as shop:
         before = shop.wait_for_workers(four)
+        for _ in range(40):
+            shop.pay()
+        counted = shop.wait_for_calls()
 
         victim = before["2"]
         os.kill(int(victim), signal.SIGKILL)
         after = shop.wait_for_workers(four)
+        lost = counted["2"]
+        recounted = shop.wait_for_calls(lost)
+        text = shop.get("/metrics")
 
     assert 4 == len(set(before.values()))
     assert victim not in after.values()
     assert set(before.values()) - {victim} == set(after.values()) - {after["2"]}
+    # Every call is counted by the worker that made it, and by no other: none goes back, and none comes twice.
+    assert shop.made - lost == sum(recounted.values())
+    assert all(recounted[number] >= counted[number] for number in four - {"2"})
+    series = [line.rsplit(" ", 1)[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
 
 
 @needs_prometheus

@@ -198,7 +198,8 @@ def _read_all(directory: Path, now: float) -> Iterator[Published]:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             if data.pop("format") == _FORMAT:
-                gone = now - data["at"] > _INTERVALS_ALIVE * data["interval"]
+                # Far ahead as well: it was written before somebody set the clock back.
+                gone = abs(now - data["at"]) > _INTERVALS_ALIVE * data["interval"]
                 yield Published(gone=gone, **data)
         except FileNotFoundError:
             continue  # its worker has just stopped
