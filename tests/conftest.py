@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from halfopen._breaker.built import forget_built
 
-settings.register_profile(
-    "halfopen",
-    deadline=None,  # a busy machine is no failure
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="HALFOPEN_EXPLORE" not in os.environ,  # a change is judged by the same examples as the one before
-)
-settings.load_profile("halfopen")
+with suppress(ImportError):  # the environment of niquests has no Hypothesis
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "halfopen",
+        deadline=None,  # a busy machine is no failure
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize="HALFOPEN_EXPLORE" not in os.environ,  # a change is judged by the same examples as the one before
+    )
+    settings.load_profile("halfopen")
 
 
 def pytest_configure(config: pytest.Config) -> None:
