@@ -856,5 +856,25 @@ def test_a_long_series_is_added_up_step_by_step() -> None:
     assert (1.001**1000 - 1) / 0.001 == pytest.approx(step_of(series).sleeps)
 
 
-def test_nobody_knows_how_long_a_backoff_of_the_users_waits() -> None:
-    assert math.inf == step_of(Retry("r", on=OSError, backoff=lambda step, rng: 1)).sleeps
+def soon(step: int, rng: Any) -> float:
+    return 1.0
+
+
+class Soon:
+    def __call__(self, step: int, rng: Any) -> float:
+        return 1.0
+
+
+class ASecond(Soon):
+    def __str__(self) -> str:
+        return "a second"
+
+
+@pytest.mark.parametrize(
+    ("backoff", "apart"),
+    [(soon, "as far apart as soon() says"), (Soon(), "as far apart as Soon() says"), (ASecond(), "a second apart")],
+)
+def test_a_backoff_of_the_users_is_named_and_nobody_knows_how_long_it_waits(backoff: Any, apart: str) -> None:
+    step = step_of(Retry("r", on=OSError, backoff=backoff))
+
+    assert (f"up to 3 attempts on OSError, {apart}", math.inf) == (step.does, step.sleeps)

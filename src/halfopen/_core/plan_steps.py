@@ -38,12 +38,18 @@ def _retry(policy: Any) -> dict[str, Any]:
         bounds += f", all within {settings.total:g} s"
     often = "any number of" if attempts == math.inf else f"up to {attempts}"
     return {
-        "does": f"{often} attempts on {_errors(settings.on)}, {settings.backoff} apart{bounds}",
+        "does": f"{often} attempts on {_errors(settings.on)}, {_apart(settings.backoff)}{bounds}",
         "attempts": attempts,
         "sleeps": _sleeps(settings.backoff, attempts),
         "total": settings.total,
         "heeds_refusals": any(issubclass(CircuitOpenError, error) for error in ignore),
     }
+
+
+def _apart(backoff: Any) -> str:
+    if type(backoff).__str__ != object.__str__:
+        return f"{backoff} apart"
+    return f"as far apart as {getattr(backoff, '__name__', type(backoff).__name__)}() says"
 
 
 _FAR = 1000
