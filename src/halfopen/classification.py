@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 from halfopen._core.checking import Checks, is_coroutine_function
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Classified
+from halfopen._runtime.retry_after import attribute, parse_retry_after, retry_after_of
 from halfopen.errors import RejectedError
 
 __all__ = ["Failures", "failed_status", "http_status", "is_cancellation", "is_refusal", "retry_after"]
@@ -71,8 +71,7 @@ class Failures:
             return FAILURE
         status = http_status(error)
         if status is None:
-            later = _attribute(error, "retry_after")
-            return FAILURE, later if isinstance(later, (int, float)) else None
+            return FAILURE, parse_retry_after(attribute(error, "retry_after"), time.time())
         return _by_status(status, error)
 
     def of_result(self, value: Any, /) -> Classified:
@@ -136,11 +135,11 @@ def failed_status(value: Any) -> bool:
 
 def http_status(carrier: Any) -> int | None:
     """Return the HTTP status (100–599) that an exception or a response carries, if any."""
-    response = _attribute(carrier, "response")
+    response = attribute(carrier, "response")
     candidates = [(response, "status_code"), (response, "status")] if response is not None else []
     candidates += [(carrier, "status_code"), (carrier, "status"), (carrier, "code")]
     for holder, name in candidates:
-        value = _attribute(holder, name)
+        value = attribute(holder, name)
         if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
             return int(value)
     return None
@@ -148,58 +147,16 @@ def http_status(carrier: Any) -> int | None:
 
 def retry_after(carrier: Any, now: Callable[[], float] = time.time) -> float | None:
     """
-    Return the seconds that a Retry-After header asks for, given in seconds or as an HTTP date.
+    Return the seconds that a Retry-After asks for, given in seconds or as an HTTP date.
 
     Args:
-        carrier: An exception with `.response.headers` or `.headers`, or a response with `.headers`.
+        carrier: An exception or a response with `retry_after`, `headers`, or a `response` with `headers`.
         now: Returns Unix time, to which a date is compared.
 
     Returns:
-        Seconds of at least 0, or None where there is no such header or it cannot be read (RFC 9110, 10.2.3).
+        Seconds of at least 0, or None where there is none or it cannot be read (RFC 9110, 10.2.3).
     """
-    for holder in (_attribute(carrier, "response"), carrier):
-        value = _header(_attribute(holder, "headers"))
-        if value is not None:
-            return _seconds(value.strip(), now)
-    return None
-
-
-def _header(headers: Any) -> str | None:
-    get = _attribute(headers, "get")
-    if not callable(get):
-        return None
-    for name in ("retry-after", "Retry-After"):
-        try:
-            value = get(name)
-        except Exception:
-            return None
-        if isinstance(value, str):
-            return value
-    return None
-
-
-def _seconds(value: str, now: Callable[[], float]) -> float | None:
-    if value.isascii() and value.isdigit():
-        seconds = float(value)
-        return seconds if math.isfinite(seconds) else None
-    from datetime import UTC
-    from email.utils import parsedate_to_datetime
-
-    try:
-        moment = parsedate_to_datetime(value)
-        if moment.tzinfo is None:  # HTTP knows no other zone
-            moment = moment.replace(tzinfo=UTC)
-        return max(moment.timestamp() - now(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _attribute(holder: Any, name: str) -> Any:
-    # A property may raise: httpx's `.request` and `.response` do where there is none.
-    try:
-        return getattr(holder, name, None)
-    except Exception:
-        return None
+    return retry_after_of(carrier, now())
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...]:

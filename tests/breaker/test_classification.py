@@ -13,6 +13,7 @@ import pytest
 
 from halfopen import CircuitBreaker, ConfigError, Failures, HalfOpen, Outcome, State, failed_status
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS
+from halfopen._runtime.retry_after import LONGEST
 from halfopen.classification import http_status, retry_after
 from halfopen.testing import FakeClock
 
@@ -255,9 +256,9 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         ("120", 120.0),
         (" 7 ", 7.0),
         ("0", 0.0),
-        ("9" * 400, None),
+        ("9" * 400, LONGEST),
         ("-5", None),
-        ("1.5", None),
+        ("1.5", 1.5),
         ("soon", None),
         ("", None),
         ("٣", None),

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from halfopen._runtime.asked_wait import asked_wait, parse_retry_after
+from halfopen._runtime.asked_wait import asked_wait
+from halfopen._runtime.retry_after import parse_retry_after
 from halfopen.bulkhead import Bulkhead
 from halfopen.cache_fallback import CacheFallback
 from halfopen.errors import BulkheadFullError

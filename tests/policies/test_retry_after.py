@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from halfopen._runtime.asked_wait import NEVER, asked_wait, parse_retry_after
+from halfopen._runtime.asked_wait import NEVER, asked_wait
+from halfopen._runtime.retry_after import LONGEST, parse_retry_after
 
 NOON = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -23,7 +24,23 @@ NOON = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
         ("Sun, 06 Nov 1994 08:50:37 GMT", 60.0),
         ("Sun, 06 Nov 1994 08:00:00 GMT", 0.0),
         (-5, 0.0),
-        ("-5", 0.0),
+        ("-5", None),
+        ("1.5", 1.5),
+        ("0", 0.0),
+        ("9" * 400, LONGEST),
+        (10**400, LONGEST),
+        (-(10**400), 0.0),
+        ("1e3", None),
+        ("+5", None),
+        ("5.", None),
+        (".5", None),
+        ("1_000", None),
+        ("0x10", None),
+        ("\u0663", None),
+        (float("inf"), None),
+        (timedelta(seconds=-3), 0.0),
+        ("Fri, 99 Jan 2026 03:05:05 GMT", None),
+        ("Fri, 02 Jan 99999 03:05:05 GMT", None),
         (None, None),
         (True, None),
         ("soon", None),
