@@ -47,9 +47,10 @@ def _retry(policy: Any) -> dict[str, Any]:
 
 
 def _apart(backoff: Any) -> str:
-    if type(backoff).__str__ != object.__str__:
+    kind: Any = type(backoff)
+    if kind.__str__ is not object.__str__:
         return f"{backoff} apart"
-    return f"as far apart as {getattr(backoff, '__name__', type(backoff).__name__)}() says"
+    return f"as far apart as {getattr(backoff, '__name__', kind.__name__)}() says"
 
 
 _FAR = 1000
