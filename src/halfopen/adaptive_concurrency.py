@@ -3,81 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from types import CoroutineType, TracebackType
+from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
 
 from halfopen._core.checking import Checks
-from halfopen._core.concurrency_limits import AdaptiveLimit, Aimd, Gradient2
+from halfopen._core.concurrency_limits import Aimd, Gradient2
+from halfopen._core.sharing import AdaptiveConcurrencySnapshot
+from halfopen._runtime.adapting import DROPPED, IGNORED, SUCCESS, Stay, Taught
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.policy import decorate, refuse_coroutine
-from halfopen.errors import BulkheadFullError, RejectedError
+from halfopen.errors import RejectedError
 
 __all__ = ["AdaptiveConcurrency", "AdaptiveConcurrencySnapshot", "Aimd", "Gradient2", "Stay"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptiveConcurrencySnapshot:
-    """
-    An adaptive limit at one moment.
-
-    Attributes:
-        name: The policy.
-        limit: Calls that may run at once now.
-        min_limit: Lowest limit it may come to.
-        max_limit: Highest limit it may come to.
-        in_use: Calls that run.
-        admitted: Calls let through since it was made.
-        measured: Calls the limit learned from.
-        dropped: Calls that failed for overload, by the errors *dropped_on*.
-        updates: How often the limit was worked out.
-        rejections: Calls refused, by reason: ``full``.
-    """
-
-    name: str
-    limit: int
-    min_limit: int
-    max_limit: int
-    in_use: int
-    admitted: int
-    measured: int
-    dropped: int
-    updates: int
-    rejections: Mapping[str, int]
-
-
-class _State(AdaptiveLimit):
-    """The limit with its lock and what was counted under it."""
-
-    __slots__ = ("admitted", "drops", "lock", "measured", "orphans", "refused")
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.lock = threading.Lock()
-        self.admitted = 0
-        self.refused = 0
-        self.measured = 0
-        self.drops = 0
-        # Calls whose holder the garbage collector found, at a moment when the lock may not be waited for.
-        self.orphans: deque[None] = deque()
-
-    def adopt(self) -> None:
-        """End the calls of holders that were thrown away."""
-        while self.orphans:
-            with self.lock:
-                if self.orphans:
-                    del self.orphans[0]
-                    self.in_use -= 1
-
-
-_SUCCESS, _DROPPED, _IGNORED = 1, 2, 0
 
 
 class AdaptiveConcurrency:
@@ -142,9 +85,9 @@ class AdaptiveConcurrency:
         self._state = self._fresh()
         renew_after_fork(self)
 
-    def _fresh(self) -> _State:
+    def _fresh(self) -> Taught:
         settings = self._settings
-        return _State(
+        return Taught(
             settings["algorithm"],
             initial=settings["initial_limit"],
             minimum=settings["min_limit"],
@@ -168,37 +111,34 @@ class AdaptiveConcurrency:
         state = self._state
         held = False
         began = self._monotonic()
-        outcome = _IGNORED
+        outcome = IGNORED
         try:
             with state.lock:
                 if state.in_use < state.limit:
                     state.in_use += 1
                     held = True
             if not held:
-                self._refuse(state)
+                state.refuse(self.name)
             result = fn(*args, **kwargs)
             kind: object = type(result)
             if kind is CoroutineType:
                 refuse_coroutine(self, result)
-            outcome = _SUCCESS
+            outcome = SUCCESS
             return result
         except self._dropped_on as error:
-            outcome = _IGNORED if isinstance(error, RejectedError) else _DROPPED
+            outcome = IGNORED if isinstance(error, RejectedError) else DROPPED
             raise
         finally:
             # In line, because a method could be interrupted before its first step.
             if held:
-                ended = began
                 try:
                     ended = self._monotonic()
                     with state.lock:
                         state.in_use -= 1
                         held = False
-                        self._learn(state, outcome, began, ended)
+                        state.learn(outcome, began, ended)
                 except BaseException:
-                    if held:
-                        with state.lock:
-                            state.in_use -= 1
+                    state.finish(held=held)
                     raise
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -211,33 +151,30 @@ class AdaptiveConcurrency:
         state = self._state
         held = False
         began = self._monotonic()
-        outcome = _IGNORED
+        outcome = IGNORED
         try:
             with state.lock:
                 if state.in_use < state.limit:
                     state.in_use += 1
                     held = True
             if not held:
-                self._refuse(state)
+                state.refuse(self.name)
             result = await fn(*args, **kwargs)
-            outcome = _SUCCESS
+            outcome = SUCCESS
             return result
         except self._dropped_on as error:
-            outcome = _IGNORED if isinstance(error, RejectedError) else _DROPPED
+            outcome = IGNORED if isinstance(error, RejectedError) else DROPPED
             raise
         finally:
             if held:
-                ended = began
                 try:
                     ended = self._monotonic()
                     with state.lock:
                         state.in_use -= 1
                         held = False
-                        self._learn(state, outcome, began, ended)
+                        state.learn(outcome, began, ended)
                 except BaseException:
-                    if held:
-                        with state.lock:
-                            state.in_use -= 1
+                    state.finish(held=held)
                     raise
 
     def __call__(self, fn: F) -> F:
@@ -257,7 +194,7 @@ class AdaptiveConcurrency:
     def snapshot(self) -> AdaptiveConcurrencySnapshot:
         """Return the numbers of this moment."""
         state = self._state
-        state.adopt()
+        state.wake()
         with state.lock:
             return AdaptiveConcurrencySnapshot(
                 name=self.name,
@@ -272,25 +209,8 @@ class AdaptiveConcurrency:
                 rejections={"full": state.refused},
             )
 
-    def _refuse(self, state: _State) -> None:
-        state.adopt()
-        with state.lock:
-            state.refused += 1
-        raise BulkheadFullError(self.name, state.limit)
-
-    def _learn(self, state: _State, outcome: int, began: float, ended: float) -> None:
-        state.admitted += 1
-        if state.in_use >= state.peak:
-            state.peak = state.in_use + 1
-        if outcome == _SUCCESS:
-            state.measured += 1
-            state.record(ended, ended - began)
-        elif outcome == _DROPPED:
-            state.drops += 1
-            state.drop(ended)
-
     def _renew(self) -> None:
-        self._state.lock = threading.Lock()
+        self._state.lock = threading.RLock()
         self._state = self._fresh()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -299,67 +219,6 @@ class AdaptiveConcurrency:
 
     def __repr__(self) -> str:
         return f"<AdaptiveConcurrency {self.name!r}: {self._state.in_use} of {self._state.limit} in use>"
-
-
-class Stay:
-    """A call that runs for as long as a ``with`` or ``async with`` block does."""
-
-    __slots__ = ("_began", "_measured", "_owner", "_state")
-
-    def __init__(self, owner: AdaptiveConcurrency, *, measured: bool) -> None:
-        self._owner = owner
-        self._measured = measured
-        self._began = 0.0
-        self._state: _State | None = None
-
-    def __enter__(self) -> Stay:
-        if self._state is not None:
-            raise RuntimeError("this stay has begun already; acquire() another one for another block")
-        state = self._owner._state
-        self._began = self._owner._monotonic()
-        with state.lock:
-            if state.in_use < state.limit:
-                state.in_use += 1
-                self._state = state
-        if self._state is None:
-            self._owner._refuse(state)
-        return self
-
-    async def __aenter__(self) -> Stay:
-        return self.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None:
-        owner = self._owner
-        outcome = _SUCCESS if error is None and self._measured else _IGNORED
-        if isinstance(error, owner._dropped_on) and not isinstance(error, RejectedError):
-            outcome = _DROPPED
-        self._leave(outcome, owner._monotonic())
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None:
-        self.__exit__(kind, error, traceback)
-
-    def _leave(self, outcome: int, ended: float) -> None:
-        state = self._state
-        if state is None:
-            return
-        with state.lock:
-            state.in_use -= 1
-            self._state = None
-            self._owner._learn(state, outcome, self._began, ended)
-
-    def __del__(self) -> None:
-        # An interrupt can hit the first instruction of __exit__; then only the end of this object ends the call.
-        state = getattr(self, "_state", None)  # __init__ may have been interrupted too
-        if state is not None:
-            self._state = None
-            state.orphans.append(None)
-            # The collector may run while this very thread holds the lock.
-            if not state.lock.locked():
-                state.adopt()
 
 
 def _check(name: str, settings: dict[str, Any]) -> None:

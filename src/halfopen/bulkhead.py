@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from types import CoroutineType, TracebackType
+from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
 
 from halfopen._core.checking import Checks
-from halfopen._core.histogram import HistogramSnapshot
+from halfopen._core.sharing import BulkheadSnapshot
+from halfopen._core.slots import Ticket
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen._runtime.policy import decorate, refuse_coroutine
-from halfopen._runtime.pool import Pool
+from halfopen._runtime.pool import Place, Pool
 
 __all__ = ["Bulkhead", "BulkheadSnapshot", "Place"]
 
@@ -24,36 +24,6 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _KEEP: Any = object()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkheadSnapshot:
-    """
-    A bulkhead at one moment.
-
-    Attributes:
-        name: The bulkhead.
-        limit: Calls that may run at once.
-        in_use: Calls that run, those just woken included.
-        waiting: Callers in line.
-        max_waiting: Places in the line.
-        admitted: Calls let through since it was made.
-        waited: How many of them had to wait.
-        rejections: Calls refused, by reason: ``full``, ``wait_timeout``.
-        abandoned: Places that came back because their holder was thrown away without leaving.
-        wait_seconds: How long the admitted calls had waited, 0 for most.
-    """
-
-    name: str
-    limit: int
-    in_use: int
-    waiting: int
-    max_waiting: int
-    admitted: int
-    waited: int
-    rejections: Mapping[str, int]
-    abandoned: int
-    wait_seconds: HistogramSnapshot
 
 
 class Bulkhead:
@@ -152,18 +122,17 @@ class Bulkhead:
         finally:
             # In line, because a method could be interrupted before its first step.
             if held:
-                heir = None
                 try:
                     with pool.lock:
-                        if pool.line.waiting:
-                            heir = pool.leave()
+                        if pool.line:
+                            pool.leave(Ticket(granted=True))
                         else:
                             pool.in_use -= 1
                         held = False
-                    if heir is not None or pool.orphans:
-                        pool.wake(heir)
+                    if pool.called:
+                        pool.wake()
                 except BaseException:
-                    pool.finish(not held, None, heir)
+                    pool.finish(held=held)
                     raise
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -187,18 +156,17 @@ class Bulkhead:
             return await fn(*args, **kwargs)
         finally:
             if held:
-                heir = None
                 try:
                     with pool.lock:
-                        if pool.line.waiting:
-                            heir = pool.leave()
+                        if pool.line:
+                            pool.leave(Ticket(granted=True))
                         else:
                             pool.in_use -= 1
                         held = False
-                    if heir is not None or pool.orphans:
-                        pool.wake(heir)
+                    if pool.called:
+                        pool.wake()
                 except BaseException:
-                    pool.finish(not held, None, heir)
+                    pool.finish(held=held)
                     raise
 
     def __call__(self, fn: F) -> F:
@@ -232,14 +200,13 @@ class Bulkhead:
         _check(self.name, limit, max_waiting, wait)
         self._max_wait = wait
         with pool.lock:
-            granted = pool.resize(limit, max_waiting)
-        for heir in granted:
-            pool.wake(heir)
+            pool.resize(limit, max_waiting)
+        pool.wake()
 
     def snapshot(self) -> BulkheadSnapshot:
         """Return the numbers of this moment."""
         pool = self._pool
-        pool.adopt()
+        pool.wake()
         with pool.lock:
             taken = (pool.limit, pool.in_use, pool.line.waiting, pool.max_waiting, pool.admitted, pool.waited)
             refused = (pool.full, pool.timed_out, pool.abandoned)
@@ -264,7 +231,7 @@ class Bulkhead:
     def _renew(self) -> None:
         # The caller that forked still holds its slot of the old pool and will free it.
         old = self._pool
-        old.lock = threading.Lock()
+        old.lock = threading.RLock()
         self._pool = Pool(old.limit, old.max_waiting)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -275,78 +242,6 @@ class Bulkhead:
     def __repr__(self) -> str:
         pool = self._pool
         return f"<Bulkhead {self.name!r}: {pool.in_use} of {pool.limit} in use, {pool.line.waiting} waiting>"
-
-
-class Place:
-    """A place in a bulkhead for as long as a ``with`` or ``async with`` block runs; each block needs one of its own."""
-
-    __slots__ = ("_bulkhead", "_pool")
-
-    def __init__(self, bulkhead: Bulkhead) -> None:
-        self._bulkhead = bulkhead
-        self._pool: Pool | None = None
-
-    def __enter__(self) -> Place:
-        if not self._take():
-            owner = self._bulkhead
-            pool = owner._pool
-            pool.wait_for_slot(owner.name, owner._clock, owner._max_wait)
-            self._pool = pool
-        return self
-
-    async def __aenter__(self) -> Place:
-        if not self._take():
-            owner = self._bulkhead
-            pool = owner._pool
-            await pool.await_slot(owner.name, owner._clock, owner._max_wait)
-            self._pool = pool
-        return self
-
-    def _take(self) -> bool:
-        if self._pool is not None:
-            raise RuntimeError("this place is taken already; acquire() another one for another block")
-        pool = self._bulkhead._pool
-        with pool.lock:
-            if pool.in_use < pool.limit:
-                pool.in_use += 1
-                pool.admitted += 1
-                self._pool = pool
-        return self._pool is not None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None:
-        self._leave()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        pool = self._pool
-        if pool is None:
-            return
-        heir = None
-        try:
-            with pool.lock:
-                heir = pool.leave()
-                self._pool = None
-            pool.wake(heir)
-        except BaseException:
-            pool.finish(self._pool is None, None, heir)
-            self._pool = None
-            raise
-
-    def __del__(self) -> None:
-        # An interrupt can hit the first instruction of __exit__; then only the end of this object frees the slot.
-        pool = getattr(self, "_pool", None)  # __init__ may have been interrupted too
-        if pool is not None:
-            self._pool = None
-            pool.orphans.append(None)
-            # The collector may run while this very thread holds the lock; whoever holds it looks for orphans after.
-            if not pool.lock.locked():
-                pool.adopt()
 
 
 def _check(name: str, limit: int, max_waiting: int, max_wait: float | None) -> None:

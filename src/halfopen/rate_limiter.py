@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from types import CoroutineType, TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from halfopen._core.checking import Checks
-from halfopen._core.histogram import HistogramSnapshot
+from halfopen._core.sharing import RateLimiterSnapshot
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import KeyedPolicy
@@ -22,36 +21,6 @@ __all__ = ["RateLimiter", "RateLimiterSnapshot", "Turn"]
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimiterSnapshot:
-    """
-    A rate limiter at one moment.
-
-    Attributes:
-        name: The rate limiter.
-        rate: Permits in *per* seconds.
-        per: Seconds.
-        burst: Permits that may be used at once after a quiet time.
-        available: Permits free now.
-        waiting: Callers in line.
-        admitted: Calls let through since it was made.
-        waited: How many of them had to wait.
-        rejections: Calls refused, by reason: ``rate``.
-        wait_seconds: How long the admitted calls had waited, 0 for most.
-    """
-
-    name: str
-    rate: float
-    per: float
-    burst: int
-    available: int
-    waiting: int
-    admitted: int
-    waited: int
-    rejections: Mapping[str, int]
-    wait_seconds: HistogramSnapshot
 
 
 class _Settings(NamedTuple):
@@ -182,7 +151,9 @@ class RateLimiter:
         max_wait: float | None = None,
     ) -> None:  # fmt: skip
         """
-        Change the settings of a limiter in use; permits already used stay used.
+        Change the settings of a limiter in use; permits already used stay used, and come back at the new rate.
+
+        Whoever waits goes on waiting, by the new rate.
 
         Args:
             rate: Calls in *per* seconds.
@@ -202,9 +173,7 @@ class RateLimiter:
         )
         _check(self.name, *new)
         self._settings = new
-        meter = self._meter
-        with meter.lock:
-            meter.change(new.rate, new.per, new.whole_burst)
+        self._meter.configure(self._monotonic(), new.rate, new.per, new.whole_burst)
 
     def snapshot(self) -> RateLimiterSnapshot:
         """Return the numbers of this moment."""
@@ -230,7 +199,7 @@ class RateLimiter:
         now = self._monotonic()
         with meter.lock:
             tat = meter.tat
-            if now < tat - meter.tolerance or meter.line.waiting:
+            if now < tat - meter.tolerance or meter.line:
                 return False
             # Gcra.take, in line.
             meter.tat = (tat if tat > now else now) + meter.interval
@@ -239,10 +208,10 @@ class RateLimiter:
 
     def _idle(self) -> bool:
         meter = self._meter
-        return meter.line.waiting == 0 and meter.tat <= self._monotonic()
+        return not meter.line and meter.tat <= self._monotonic()
 
     def _renew(self) -> None:
-        self._meter.lock = threading.Lock()
+        self._meter.lock = threading.RLock()
         settings = self._settings
         self._meter = Meter(settings.rate, settings.per, settings.whole_burst)
 

@@ -94,13 +94,25 @@ def test_a_difference_of_floats_would_end_too_early() -> None:
     assert now + seconds_until(due, now) >= due
 
 
-def test_another_rate_does_not_forget_what_was_used() -> None:
+def test_what_was_used_comes_back_at_another_rate() -> None:
     meter = Gcra(1, 1.0, 2)
     meter.take(0.0)
     meter.take(0.0)
 
-    meter.change(10, 1.0, 2)
+    meter.change(0.0, 10, 1.0, 2)
 
     assert 0 == meter.available(0.0)
-    assert not meter.take(1.8)
-    assert meter.take(1.91)
+    assert not meter.take(0.09)
+    assert meter.take(0.11)
+
+
+def test_a_slower_rate_does_not_forget_what_was_used() -> None:
+    meter = Gcra(10, 1.0, 2)
+    meter.take(0.0)
+    meter.take(0.0)
+
+    meter.change(0.0, 1, 1.0, 2)
+
+    assert not meter.take(0.9)
+    assert meter.take(1.1)
+    assert not meter.take(1.9)

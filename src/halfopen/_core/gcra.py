@@ -34,9 +34,10 @@ class Gcra:
 
     def take(self, now: float) -> bool:
         """Take a permit if one is free at *now*."""
-        if now < self.tat - self.tolerance:
+        tat = self.tat
+        if now < tat - self.tolerance:
             return False
-        self.tat = max(self.tat, now) + self.interval
+        self.tat = (tat if tat > now else now) + self.interval  # not `max`: nobody may come between
         return True
 
     def due(self, now: float, ahead: int = 0) -> float:
@@ -53,10 +54,13 @@ class Gcra:
         # A hair's breadth, because n intervals added up one by one are not n × interval.
         return min(self.burst, int(min(behind / self.interval + 1e-9, self.burst)) + 1)
 
-    def change(self, rate: float, per: float, burst: int) -> None:
-        """Go on with another rate; what was used so far stays used."""
-        self.interval = per / rate
-        self.tolerance = (burst - 1) * self.interval
+    def change(self, now: float, rate: float, per: float, burst: int) -> None:
+        """Go on at *now* with another rate; permits used so far stay used, and come back at the new rate."""
+        interval = per / rate
+        if self.tat > now:
+            self.tat = now + (self.tat - now) * (interval / self.interval)
+        self.interval = interval
+        self.tolerance = (burst - 1) * interval
         self.burst = burst
 
 

@@ -1,9 +1,10 @@
 """
 Park a thread, an asyncio task or a trio task until somebody wakes it, from any thread.
 
-A waker works once. `wake` is remembered when it comes before `wait`, may be called twice and never blocks; it answers
-False where nobody can be woken any more because the event loop is gone. Whoever hands something over on waking goes
-on with the next in line then. What a wake-up means, granted or timed out, is not known here: look after `wait`.
+An async waker works once, a thread's again and again. `wake` is remembered when it comes before `wait`, may be called
+twice and never blocks; it answers False where nobody can be woken any more because the event loop is gone. Whoever
+hands something over on waking goes on with the next in line then. What a wake-up means, granted or timed out, is not
+known here: look after `wait`.
 
 A time limit runs on the system's own timers under the system clock, and by `Clock.call_at` under any other.
 """
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 from halfopen._runtime.clock import Clock, SystemClock, async_library
 from halfopen._runtime.deadline import time_left
 
-__all__ = ["AsyncWaker", "ThreadWaker", "Waker", "async_waker", "longest_wait"]
+__all__ = ["AsyncWaker", "ThreadWaker", "Waker", "anap", "async_waker", "longest_wait", "nap"]
 
 
 class Waker(Protocol):
@@ -150,6 +151,22 @@ def async_waker() -> AsyncWaker:
     """
     library = async_library()
     return _TrioWaker(library) if library.__name__ == "trio" else _AsyncioWaker(library)
+
+
+def nap(waker: ThreadWaker, clock: Clock, seconds: float) -> None:
+    """Block this thread for *seconds*; under the system clock, waking it ends that early."""
+    if isinstance(clock, SystemClock):
+        waker.wait(clock, clock.monotonic() + seconds)
+    else:
+        clock.sleep(seconds)
+
+
+async def anap(waker: AsyncWaker, clock: Clock, seconds: float) -> None:
+    """Suspend this task for *seconds*; as `nap`."""
+    if isinstance(clock, SystemClock):
+        await waker.wait(clock, clock.monotonic() + seconds)
+    else:
+        await clock.asleep(seconds)
 
 
 def longest_wait(max_wait: float | None) -> float | None:
