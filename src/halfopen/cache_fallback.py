@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CoroutineType, MethodType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -220,8 +221,9 @@ class CacheFallback:
             self._kept[key] = (now, value)
             self._stored += 1
             if len(self._kept) > self._max_entries:
-                dropped = self._kept.popitem(last=False)
-                self._evicted += 1
+                with suppress(KeyError):  # emptied meanwhile, by a handler that came between
+                    dropped = self._kept.popitem(last=False)
+                    self._evicted += 1
         del dropped
 
     def _recall(self, key: Hashable, error: Exception) -> Any:
@@ -245,11 +247,12 @@ class CacheFallback:
             reason = "no_key" if key is None else "missing"
         elif now - found[0] > self._max_age:
             reason = "too_old"
-            del self._kept[key]
+            self._kept.pop(key, None)
         if reason is not None or found is None:
             self._failures[reason or "missing"] += 1
             return reason
-        self._kept.move_to_end(key)
+        with suppress(KeyError):  # made room, in a handler that came between
+            self._kept.move_to_end(key)
         self._successes += 1
         self._oldest_given = max(self._oldest_given, now - found[0])
         return None
@@ -272,7 +275,7 @@ class CacheFallback:
             _log.exception("on_stale of cache %r raised", self.name)
 
     def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._kept = OrderedDict()
         self._stored = self._successes = self._evicted = 0
         self._failures = {"missing": 0, "too_old": 0, "no_key": 0}

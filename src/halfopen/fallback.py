@@ -178,7 +178,7 @@ class Fallback:
             self._answers[number] += 1
 
     def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._answers = [0] * len(self._links)
         self._failures = 0
 

@@ -227,7 +227,7 @@ class Hedge:
             self._skipped["no_thread"] += 1
 
     def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._latencies = Latencies(self._delay) if isinstance(self._delay, Quantile) else None
         self._budget = HedgeBudget(self._share)
         self._threads = WorkerThreads(self._max_threads)

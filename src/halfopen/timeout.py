@@ -103,7 +103,7 @@ class Timeout:
         self._now = self._clock.monotonic
         self._bus = bus or Bus()
         self._threads = WorkerThreads(max_threads)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._successes = Count()
         self._calls = dict.fromkeys(TimeoutOutcome, 0)
         self._late = self._interrupted = self._refused = 0
@@ -297,7 +297,7 @@ class Timeout:
 
     def after_fork(self) -> None:
         """Replace the lock and the threads of the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._threads.after_fork()
 
     def __repr__(self) -> str:

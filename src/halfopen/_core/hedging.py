@@ -62,7 +62,15 @@ class Latencies:
         self._latest.append(seconds)
         insort(self._sorted, seconds)
         if len(self._latest) > self._quantile.window:
-            del self._sorted[bisect_left(self._sorted, self._latest.popleft())]
+            self._forget(self._latest.popleft())
+
+    def _forget(self, seconds: float) -> None:
+        ordered = self._sorted
+        place = bisect_left(ordered, seconds)
+        if len(ordered) == len(self._latest) + 1 and ordered[place : place + 1] == [seconds]:
+            del ordered[place]
+        else:  # something came between two steps
+            self._sorted = sorted(self._latest)
 
     def value(self) -> float | None:
         """Return the quantile in seconds; None while too few durations are known."""
@@ -91,7 +99,8 @@ class HedgeBudget:
     def earn(self) -> None:
         """Count one call."""
         if self._share is not None:
-            self._tokens = min(self._cap, self._tokens + self._share)
+            tokens = self._tokens + self._share
+            self._tokens = tokens if tokens < self._cap else self._cap  # not `min`: nobody may come between
 
     def spend(self) -> bool:
         """Pay for an extra attempt; return False where the budget is used up."""
@@ -100,7 +109,8 @@ class HedgeBudget:
         # Ten tenths are not one in float arithmetic.
         if self._tokens < 1.0 - 1e-9:
             return False
-        self._tokens = max(0.0, self._tokens - 1.0)
+        tokens = self._tokens - 1.0
+        self._tokens = tokens if tokens > 0.0 else 0.0
         return True
 
 

@@ -38,7 +38,8 @@ class TokenBucket:
 
     def pay_in(self) -> None:
         """Count one call."""
-        self._parts = min(self._parts + self._per_call, self._full)
+        parts = self._parts + self._per_call
+        self._parts = parts if parts < self._full else self._full  # not `min`: nobody may come between
 
     def take(self, now: float) -> bool:
         """Take one token out for a retry; say whether there was one."""
@@ -56,4 +57,5 @@ class TokenBucket:
         if gained > 0:
             # Only the time that made whole parts is spent; else frequent questions would starve the bucket.
             self._since += gained / self._per_second
-            self._parts = min(self._parts + gained, self._full)
+            parts = self._parts + gained
+            self._parts = parts if parts < self._full else self._full

@@ -63,7 +63,7 @@ class RetryBudget:
         self._settings = (share, burst, per_second)
         self._clock = clock or SYSTEM_CLOCK
         self._bucket = TokenBucket(share, burst, per_second, self._clock.monotonic())
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._calls = self._granted = self._denied = 0
 
     @property
@@ -97,7 +97,7 @@ class RetryBudget:
 
     def after_fork(self) -> None:
         """Replace the lock that a thread of the parent may have held."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         share, burst, per_second = self._settings

@@ -36,7 +36,7 @@ class Tally:
     )
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._first = Count()
         self.first_success = self._first.step
         self.calls = dict.fromkeys(RetryOutcome, 0)
@@ -91,7 +91,7 @@ class Tally:
 
     def after_fork(self) -> None:
         """Replace the lock that a thread of the parent may have held."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 def _with_first(attempts: HistogramSnapshot, calls: int) -> HistogramSnapshot:

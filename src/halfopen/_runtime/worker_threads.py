@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from enum import Enum
 from typing import Any
@@ -25,9 +26,11 @@ IDLE_SECONDS = 10.0
 class JobState(Enum):
     """Where a job stands."""
 
+    NEW = "new"
     RUNNING = "running"
     DONE = "done"
     GIVEN_UP = "given up"
+    WITHDRAWN = "withdrawn"
 
 
 class Job:
@@ -42,10 +45,12 @@ class Job:
         self._waker = ThreadWaker()
         self._result: Any = None
         self._error: BaseException | None = None
-        self.state = JobState.RUNNING
+        self.state = JobState.NEW
 
     def run(self) -> None:
         """Make the call, on the worker thread."""
+        if not self._threads.begin(self):
+            return
         try:
             self._result = self._context.run(self._fn)
         except BaseException as error:
@@ -91,28 +96,50 @@ class WorkerThreads:
 
     def after_fork(self) -> None:
         """Begin anew in a child process, where the threads do not exist."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
         self._idle: list[_Worker] = []
         self.running = self.given_up = 0
 
     def submit(self, fn: Callable[[], Any], name: str) -> Job | None:
         """Begin a call in a copy of the present context; None if every thread is taken."""
         job = Job(self, fn)
-        with self._lock:
-            if self.running >= self.limit:
-                return None
-            self.running += 1
-            worker = self._idle.pop() if self._idle else None
-        if worker is not None:
-            worker.take(job)
-            return job
+        worker = None
+        counted = False
         try:
-            _Worker(self, job).start(name)
-        except BaseException:
             with self._lock:
-                self.running -= 1
+                # Without a call in between: an interrupt would lose the worker.
+                if self.running >= self.limit:
+                    return None
+                self.running += 1
+                counted = True
+                if self._idle:
+                    worker = self._idle[-1]
+                    del self._idle[-1]
+                    worker.job = job
+            if worker is None:
+                _Worker(self, job).start(name)
+            else:
+                worker.call()
+        except BaseException:
+            if counted:
+                self._withdraw(job)
+            if worker is not None:
+                worker.call()
             raise
         return job
+
+    def begin(self, job: Job) -> bool:
+        """Say on the worker thread whether to make the call: it is still wanted, or was when its caller left."""
+        with self._lock:
+            if job.state is JobState.NEW:
+                job.state = JobState.RUNNING
+            return job.state is not JobState.WITHDRAWN
+
+    def _withdraw(self, job: Job) -> None:
+        with self._lock:
+            if job.state is JobState.NEW:
+                job.state = JobState.WITHDRAWN
+                self.running -= 1
 
     def settle(self, job: Job) -> None:
         """Take note that the function of *job* has ended."""
@@ -126,7 +153,7 @@ class WorkerThreads:
     def leave(self, job: Job) -> None:
         """Take note that the caller of *job* waits no longer."""
         with self._lock:
-            if job.state is JobState.RUNNING:
+            if job.state is JobState.NEW or job.state is JobState.RUNNING:
                 job.state = JobState.GIVEN_UP
                 self.given_up += 1
                 self.given_up_total += 1
@@ -139,30 +166,33 @@ class WorkerThreads:
     def dismiss(self, worker: _Worker) -> bool:
         """Say whether *worker* may end: nobody has just chosen it for a call."""
         with self._lock:
-            chosen = worker not in self._idle
-            if not chosen:
+            try:
                 self._idle.remove(worker)
-        return not chosen
+            except ValueError:
+                return False
+        return True
 
 
 class _Worker:
-    __slots__ = ("_called", "_job", "_threads")
+    __slots__ = ("_called", "_threads", "job")
 
     def __init__(self, threads: WorkerThreads, job: Job) -> None:
         self._threads = threads
-        self._job: Job | None = job
-        self._called = threading.Semaphore(0)
+        self.job: Job | None = job
+        # No semaphore: that is Python code, and an interrupt in it would leave its own lock held.
+        self._called = threading.Lock()
+        self._called.acquire()
 
     def start(self, name: str) -> None:
         threading.Thread(target=self._work, name=f"halfopen-{name}", daemon=True).start()
 
-    def take(self, job: Job) -> None:
-        self._job = job
-        self._called.release()
+    def call(self) -> None:
+        with suppress(RuntimeError):  # it has been called
+            self._called.release()
 
     def _work(self) -> None:
         while True:
-            job, self._job = self._job, None
+            job, self.job = self.job, None
             if job is not None:
                 job.run()
                 # Kept here it would keep the call's arguments and result alive while the thread is idle.
