@@ -47,7 +47,7 @@ def _retry(policy: Any) -> dict[str, Any]:
 
 
 def _apart(backoff: Any) -> str:
-    kind: Any = type(backoff)
+    kind = cast("Any", type(backoff))  # pyright: ignore[reportUnknownArgumentType]
     if kind.__str__ is not object.__str__:
         return f"{backoff} apart"
     return f"as far apart as {getattr(backoff, '__name__', kind.__name__)}() says"
