@@ -79,12 +79,14 @@ def _panel(title: str, *queries: tuple[str, str] | str, **more: Any) -> Panel:
 
 _STATES = ("open", "half_open", "recovering", "forced_open", "disabled", "metrics_only", "closed")
 _IS = {state: f'state="{state}"' for state in _STATES}
-_CODE = " + ".join(f"{number} * {_max(_B + 'state', _IS[state])}" for number, state in enumerate(_STATES, 1))
+# The lowest number is the worst state that any process sees.
+_CODE = " or ".join(f"{number} * ({_of(_B + 'state', _IS[state])} == 1)" for number, state in enumerate(_STATES, 1))
 _REFUSING = 'state=~"open|half_open|recovering"'
 _ORDERED = 'state=~"forced_open|disabled|metrics_only"'
 _IN_STATE = _B + "time_in_state_seconds_total"
 _ATTEMPTS = _rate("halfopen_retry_attempts_total", "name")
 _RETRIED = _rate("halfopen_retry_calls_total", "name")
+_FOR_PEOPLE = 'state=~"error|dead"'
 _OLDEST = _of("halfopen_queue_oldest_message_timestamp_seconds", "", _QUEUE)
 
 PANELS: tuple[Panel, ...] = (
@@ -103,7 +105,13 @@ PANELS: tuple[Panel, ...] = (
         kind="stat",
         width=4,
     ),
-    _panel("State", _CODE, about="Each breaker over time, in the worst case of all.", kind="state-timeline", width=16),
+    _panel(
+        "State",
+        f"min by (name) ({_CODE})",
+        about="Each breaker over time, in the worst case of all.",
+        kind="state-timeline",
+        width=16,
+    ),
     _row("Since when, and why"),
     _panel(
         "Time in the present state",
@@ -192,6 +200,20 @@ PANELS: tuple[Panel, ...] = (
         unit="s",
     ),
     _panel("Slow calls", (_rate(_B + "slow_calls_total", "name, outcome"), "{{name}} {{outcome}}"), unit="cps"),
+    _row("What observed breakers would do"),
+    _panel(
+        "Openings within the hour, had they not been observed only",
+        (f"sum by (name, reason) (increase({_of(_B + 'dry_run_openings_total')}[1h]))", "{{name}} {{reason}}"),
+        about="From a dry run beside each breaker that is observed.",
+        width=12,
+    ),
+    _panel(
+        "≈ calls that they would have refused",
+        _rate(_B + "dry_run_rejections_total", "name"),
+        about="Calls that ended while the dry run was open.",
+        unit="reqps",
+        width=12,
+    ),
     _row("The other policies"),
     _panel(
         "Attempts per call",
@@ -240,6 +262,41 @@ PANELS: tuple[Panel, ...] = (
         unit="s",
     ),
     _panel(
+        "Held lanes, messages for people",
+        (f"max by (queue) ({_of('halfopen_queue_lanes_held', '', _QUEUE)})", "{{queue}} lanes held"),
+        (f"max by (queue, state) ({_of('halfopen_queue_messages', _FOR_PEOPLE, _QUEUE)})", "{{queue}} {{state}}"),
+        about="Nothing moves here until somebody releases a lane, or retries, resubmits or cancels a message.",
+    ),
+    _panel(
+        "Alerts of the queue within the hour",
+        (
+            f"sum by (queue, kind) (increase({_of('halfopen_queue_alerts_total', '', _QUEUE)}[1h]))",
+            "{{queue}} {{kind}}",
+        ),
+    ),
+    _row("The gateway"),
+    _panel(
+        "Requests of programs",
+        (_rate("halfopen_gateway_requests_total", "name, outcome"), "{{name}} {{outcome}}"),
+        about="answered: by the partner; stored: 202; refused: 503 or 429; failed: 502 or 504.",
+        unit="reqps",
+        stacked=True,
+    ),
+    _panel("Requests under way", f"sum by (name) ({_of('halfopen_gateway_requests_in_progress')})"),
+    _panel(
+        "Durations of requests, median and 99 %",
+        (_quantile(0.5, "halfopen_gateway_request_duration_seconds", "name"), "{{name}} 50 %"),
+        (_quantile(0.99, "halfopen_gateway_request_duration_seconds", "name"), "{{name}} 99 %"),
+        unit="s",
+    ),
+    _panel(
+        "Turned away",
+        (_rate("halfopen_gateway_turned_away_total", "reason", "", _ALL), "{{reason}}"),
+        about="Requests that came to no partner: unknown names, wrong tokens, pages in browsers.",
+        unit="reqps",
+    ),
+    _row("The processes"),
+    _panel(
         "Shared store",
         (f"min by (store) ({_of('halfopen_store_up', '', _ALL)})", "{{store}}"),
         about="1 while every process reaches it.",
@@ -283,13 +340,14 @@ def _openings() -> dict[str, Any]:
         "datasource": _source(),
         "enable": True,
         "iconColor": "red",
-        "expr": f"sum by (name, reason) (increase({opened}[$__interval])) > 0",
+        "expr": f"sum by (name, reason) (increase({opened}[2m])) > 0",
+        "step": "60s",
         "titleFormat": "{{name}} opened: {{reason}}",
     }
 
 
 def _variables() -> Iterator[dict[str, Any]]:
-    yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+    yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1}
     for name, label, query in (
         ("job", "Job", "label_values(halfopen_build_info, job)"),
         ("instance", "Instance", 'label_values(halfopen_build_info{job=~"$job"}, instance)'),
@@ -302,7 +360,7 @@ def _variables() -> Iterator[dict[str, Any]]:
             "type": "query",
             "datasource": _source(),
             "definition": query,
-            "query": {"query": query, "refId": name},
+            "query": {"query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
             "refresh": 2,
             "includeAll": True,
             "allValue": ".*",
@@ -329,27 +387,67 @@ def _placed(panels: Iterable[Panel]) -> Iterator[dict[str, Any]]:
 def _drawn(panel: Panel) -> dict[str, Any]:
     if panel.kind == "row":
         return {"type": "row", "title": panel.title, "collapsed": False, "panels": []}
-    custom = {"stacking": {"mode": "normal"}, "fillOpacity": 20} if panel.stacked else {}
-    defaults: dict[str, Any] = {"unit": panel.unit, "custom": custom}
-    if panel.kind == "state-timeline":
-        texts = {str(number): {"text": state, "index": number} for number, state in enumerate(_STATES, 1)}
-        defaults["mappings"] = [{"type": "value", "options": texts}]
     return {
         "type": panel.kind,
         "title": panel.title,
         "description": panel.about,
         "datasource": _source(),
-        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "fieldConfig": {"defaults": _field(panel), "overrides": []},
+        "options": _OPTIONS[panel.kind],
         "targets": [
             {
                 "refId": chr(65 + place),
                 "expr": query.expression,
                 "legendFormat": query.legend or "__auto",
                 "datasource": _source(),
+                **({"instant": True, "range": False} if panel.kind == "stat" else {"range": True}),
             }
             for place, query in enumerate(panel.queries)
         ],
     }
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "timeseries": {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "stat": {
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "colorMode": "value",
+        "graphMode": "none",
+        "textMode": "value",
+    },
+    "state-timeline": {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "showValue": "auto",
+        "mergeValues": True,
+        "tooltip": {"mode": "single", "sort": "none"},
+    },
+}
+_COLOURS = {
+    "closed": "green", "open": "red", "half_open": "yellow", "recovering": "blue",
+    "forced_open": "dark-red", "disabled": "purple", "metrics_only": "light-blue",
+}  # fmt: skip
+
+
+def _field(panel: Panel) -> dict[str, Any]:
+    field: dict[str, Any] = {"unit": panel.unit}
+    if panel.unit == "percentunit":
+        field |= {"min": 0, "max": 1}
+    if panel.kind == "timeseries":
+        stacking = {"mode": "normal" if panel.stacked else "none", "group": "A"}
+        field["custom"] = {"fillOpacity": 20 if panel.stacked else 0, "stacking": stacking, "spanNulls": False}
+    elif panel.kind == "stat":
+        steps = [{"color": "green", "value": None}, {"color": "red", "value": 1}]
+        field |= {"noValue": "0", "thresholds": {"mode": "absolute", "steps": steps}}
+    else:
+        texts = {
+            str(number): {"text": state, "color": _COLOURS[state], "index": number}
+            for number, state in enumerate(_STATES, 1)
+        }
+        field["mappings"] = [{"type": "value", "options": texts}]
+    return field
 
 
 def main() -> int:
