@@ -43,6 +43,12 @@ def system_chromium() -> str | None:
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 
+@pytest.fixture(autouse=True)
+def wait_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for processes to obey as long as a busy machine lets them take."""
+    monkeypatch.setattr("halfopen.console._orders.ACK_WAIT", 30.0)
+
+
 class Watched:
     """A page, and what went wrong on it: errors, and requests that left for elsewhere."""
 

@@ -510,7 +510,7 @@ async def test_an_order_that_only_some_can_be_told_says_who_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = shop()
-    members = [Member(registry, tmp_path, name="web", worker=worker, interval=0.05) for worker in (0, 1)]
+    members = [Member(registry, tmp_path, name="web", worker=worker, interval=5.0) for worker in (0, 1)]
     members[0].start()
     members[1].publish()
 

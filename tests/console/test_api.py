@@ -422,7 +422,7 @@ async def test_a_large_body_is_not_read_to_its_end() -> None:
 
 async def test_worker_processes_are_seen_and_steered_through_their_run_directory(tmp_path: Path) -> None:
     registries = [shop(), shop()]
-    members = [Member(registry, tmp_path, name="web", interval=0.1) for registry in registries]
+    members = [Member(registry, tmp_path, name="web", interval=5.0) for registry in registries]
     fail(registries[1].circuit_breaker(NAME))
     for member in members:
         member.start()

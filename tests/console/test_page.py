@@ -91,7 +91,7 @@ def test_an_outage_is_watched_from_the_first_failure_to_recovery(open_page: Any)
 
 def test_the_errors_of_the_processes_are_named_with_the_commonest_first(open_page: Any, tmp_path: Path) -> None:
     registries = [shop() for _ in range(3)]
-    members = [Member(each, tmp_path, name="web", interval=0.2) for each in registries]
+    members = [Member(each, tmp_path, name="web", interval=1.0) for each in registries]
     for registry, trouble in zip(registries, (sick, late, late), strict=True):
         for _ in range(5):
             with pytest.raises((Sick, Late)):

@@ -121,7 +121,7 @@ def test_the_other_operator_sees_an_order_and_gets_the_conflict(open_page: Any) 
 
 def test_one_process_of_two_is_steered_alone(open_page: Any, tmp_path: Path) -> None:
     registries = [shop(), shop()]
-    members = [Member(registry, tmp_path, name="web", interval=0.2) for registry in registries]
+    members = [Member(registry, tmp_path, name="web", interval=1.0) for registry in registries]
     for member in members:
         member.start()
     with served(None, run_directory=tmp_path) as server:

@@ -172,7 +172,7 @@ def test_watchs_picture_under_patches_equals_a_fresh_snapshot() -> None:
 
 @pytest.mark.slow
 def test_the_command_serves_a_run_directory_and_ends_at_sigterm(tmp_path: Path) -> None:
-    member = Member(shop(), tmp_path / "run", name="web", interval=0.2)
+    member = Member(shop(), tmp_path / "run", name="web", interval=2.0)
     member.start()
     command = [
         sys.executable, "-m", "halfopen.cli", "console", "--port", "0",
