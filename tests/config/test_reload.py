@@ -294,7 +294,7 @@ def test_calls_under_way_while_settings_change_lose_nothing(write: Write) -> Non
     ended = threading.Event()
 
     def calls() -> None:
-        for _ in range(2000):
+        for _ in range(6000):
             breaker.call(int)
         ended.set()
 
@@ -375,6 +375,52 @@ def test_sighup_reloads(write: Write) -> None:
     )
 
     assert "7 True\n" == done.stdout, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal there")
+def test_however_many_signals_come_the_file_is_read_once_more_at_most_and_none_is_lost(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    registry = Registry.from_file(write("[breaker.a]\nminimum_calls = 3"))
+    stop = registry.reload_on_sighup()
+    started: list[threading.Thread] = []
+
+    class Counted(threading.Thread):
+        def start(self) -> None:
+            started.append(self)
+            super().start()
+
+    monkeypatch.setattr("halfopen.config.reloading.threading.Thread", Counted)
+    try:
+        with registry._source._lock:
+            for _ in range(50):
+                signal.raise_signal(signal.SIGHUP)
+            write("[breaker.a]\nminimum_calls = 7")
+        for thread in started:
+            thread.join(60)
+    finally:
+        stop()
+
+    assert (1, 7) == (len(started), registry.circuit_breaker("a").settings.minimum_calls)
+    assert before is signal.getsignal(signal.SIGHUP)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal there")
+def test_a_handler_that_another_registry_put_over_its_own_can_still_be_ended(write: Write) -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    registries = [Registry.from_file(write("[breaker.a]\nminimum_calls = 3")) for _ in range(2)]
+    stops = [registry.reload_on_sighup() for registry in registries]
+    try:
+        write("[breaker.a]\nminimum_calls = 7")
+        stops[0]()
+        signal.raise_signal(signal.SIGHUP)
+        _until(lambda: registries[1].circuit_breaker("a").settings.minimum_calls == 7)
+    finally:
+        stops[1]()
+        signal.signal(signal.SIGHUP, before)
+
+    assert 3 == registries[0].circuit_breaker("a").settings.minimum_calls
 
 
 def test_an_open_circuit_stays_open_over_a_reload(write: Write) -> None:

@@ -12,6 +12,7 @@ from halfopen._core.checking import nearest
 from halfopen._core.events import Event, PolicyCreated, PolicyEvicted
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen.typing import Policy
 
@@ -32,7 +33,6 @@ class Shelf:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SYSTEM_CLOCK
         self.bus = Bus()
-        self._lock = threading.RLock()  # a signal handler may ask in the midst of it
         self._policies: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._families: OrderedDict[str, KeyedBreakers] = OrderedDict()
         # Those removed that somebody still holds: if one comes back, there must not be two of it.
@@ -40,6 +40,11 @@ class Shelf:
         self._shared: dict[tuple[str, str], Any] = {}  # what policies share, such as retry budgets
         self._source: Any = None
         self._watchers: tuple[tuple[Callable[[Any], object], Callable[[Any], object]], ...] = ()
+        self._renew()
+        renew_after_fork(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may ask in the midst of it
 
     def add(self, policy: Any) -> Any:
         """

@@ -9,6 +9,7 @@ from typing import Any
 from halfopen._core.checking import Checks
 from halfopen._core.retry_budget import TokenBucket
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
+from halfopen._runtime.forking import renew_after_fork
 
 __all__ = ["RetryBudget", "RetryBudgetSnapshot"]
 
@@ -63,7 +64,8 @@ class RetryBudget:
         self._settings = (share, burst, per_second)
         self._clock = clock or SYSTEM_CLOCK
         self._bucket = TokenBucket(share, burst, per_second, self._clock.monotonic())
-        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
+        self._renew()
+        renew_after_fork(self)
         self._calls = self._granted = self._denied = 0
 
     @property
@@ -95,9 +97,9 @@ class RetryBudget:
                 tokens=self._bucket.tokens, calls=self._calls, granted=self._granted, denied=self._denied
             )
 
-    def after_fork(self) -> None:
-        """Replace the lock that a thread of the parent may have held."""
-        self._lock = threading.RLock()
+    def _renew(self) -> None:
+        # A thread of the parent may have held it.
+        self._lock = threading.RLock()  # reentrant: a signal handler or a finalizer may come between
 
     def __repr__(self) -> str:
         share, burst, per_second = self._settings

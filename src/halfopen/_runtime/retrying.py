@@ -94,8 +94,6 @@ class Host:
     def after_fork(self) -> None:
         """Replace the locks that a thread of the parent may have held."""
         self.tally.after_fork()
-        if self.settings.budget is not None:
-            self.settings.budget.after_fork()
 
 
 class Run:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from halfopen._core.checking import Checks
+from halfopen._runtime.forking import renew_after_fork
 from halfopen.config.applying import Changes, apply
 from halfopen.config.configuration import Configuration
 from halfopen.config.loading import load
@@ -40,10 +41,15 @@ class Source:
         self._registry = registry
         self.path = os.fspath(path)
         self._names = names
-        self._lock = threading.Lock()
         self._seen: Any = None
         self.configuration: Configuration | None = None if before is None else before.configuration
         self.followers: list[Callable[[str], Callable[[], object]]] = [] if before is None else before.followers
+        self._renew()
+        renew_after_fork(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = False
 
     def read_again(self) -> Changes:
         """
@@ -53,6 +59,7 @@ class Source:
             ConfigError: Something is wrong; every mistake is named, and nothing has changed.
         """
         with self._lock:
+            self._asked = False
             self._seen = self._look()
             new = load(self.path, names=self._names)
             steps = [follow(self.path) for follow in self.followers]
@@ -81,16 +88,34 @@ class Source:
     def on_sighup(self) -> Callable[[], None]:
         """Read the file again on SIGHUP; return what ends that."""
         before = signal.getsignal(signal.SIGHUP)
+        ended = threading.Event()
 
         def reload(number: int, frame: Any) -> None:
-            # A thread, because the signal may have interrupted one that holds a lock we need.
-            again = self._present().try_again
-            threading.Thread(target=again, args=("on SIGHUP",), name="halfopen-reload", daemon=True).start()
+            if not ended.is_set():
+                self._present().ask()
             if callable(before):
                 before(number, frame)
 
+        def end() -> None:
+            ended.set()  # for a handler that was put over ours, and calls it
+            if signal.getsignal(signal.SIGHUP) is reload:
+                _restore(before)
+
         signal.signal(signal.SIGHUP, reload)
-        return lambda: None if signal.getsignal(signal.SIGHUP) is not reload else _restore(before)
+        return end
+
+    def ask(self) -> None:
+        """Read the file again soon, once for however many ask until then; for signal handlers."""
+        if self._asked:
+            return
+        self._asked = True
+        # A thread, because the signal may have interrupted one that holds a lock we need.
+        thread = threading.Thread(target=self.try_again, args=("on SIGHUP",), name="halfopen-reload", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads; the handler must not raise into whatever it interrupted
+            self._asked = False
+            _log.exception("%s was not reloaded (on SIGHUP)", self.path)
 
     def try_again(self, why: str) -> bool:
         """Read the file again; log what came of it, and return whether it is in force."""
