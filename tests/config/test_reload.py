@@ -294,7 +294,7 @@ def test_calls_under_way_while_settings_change_lose_nothing(write: Write) -> Non
     ended = threading.Event()
 
     def calls() -> None:
-        for _ in range(6000):
+        for _ in range(2000):
             breaker.call(int)
         ended.set()
 
