@@ -89,6 +89,22 @@ def test_an_outage_is_watched_from_the_first_failure_to_recovery(open_page: Any)
         expect(log).to_contain_text("web-1 closed: 3 of 3 trial calls succeeded")
 
 
+def test_what_happened_before_the_console_began_to_look_is_in_the_log(open_page: Any) -> None:
+    registry = shop()
+    breaker = registry.circuit_breaker(NAME)
+    fail(breaker)
+    breaker.force_open(900.0, reason="CHG-4411", by="lee")
+
+    with served(registry) as server:
+        page = open_page(server.url)
+        expect(log_of(page)).to_contain_text("web-1 opened: 5 of the last 5 calls failed; it waits 60 s")
+        expect(log_of(page)).to_contain_text("lee forced it open on web-1: CHG-4411")
+        expect(log_of(page).get_by_role("listitem")).to_have_count(2)
+        breaker.reset(reason="over", by="lee")
+        expect(log_of(page)).to_contain_text("lee reset on web-1: over")
+        expect(log_of(page).get_by_role("listitem")).to_have_count(3)
+
+
 def test_the_errors_of_the_processes_are_named_with_the_commonest_first(open_page: Any, tmp_path: Path) -> None:
     registries = [shop() for _ in range(3)]
     members = [Member(each, tmp_path, name="web", interval=1.0) for each in registries]

@@ -189,7 +189,7 @@ def test_one_message_is_inspected_and_an_order_to_it_is_carried_out_and_seen(
         page.get_by_role("button", name="Messages of lane acme").click()
         page.get_by_role("button", name=f"Inspect {first}").click()
         expect(page.get_by_role("dialog")).to_contain_text("401 wrong secret=hunter2")
-        page.get_by_role("button", name=f"{action} {first}").click()
+        page.get_by_role("button", name=f"{action.capitalize()} {first}").click()
         page.get_by_label(REASON).fill("INC-7")
         if action == "resubmit":
             page.get_by_label("It may arrive twice").check()
@@ -211,7 +211,7 @@ def test_a_viewer_inspects_a_message_without_what_the_partner_answered(open_page
         page.get_by_role("button", name="Messages of lane acme").click()
         page.get_by_role("button", name=re.compile("Inspect")).first.click()
         expect(page.get_by_role("dialog")).to_contain_text("is shown to operators")
-        buttons = page.get_by_role("button", name=re.compile("^(retry|resubmit|cancel|Pause)")).count()
+        buttons = page.get_by_role("button", name=re.compile("^(Retry|Resubmit|Cancel|Pause)")).count()
         shown = page.content()
 
     assert 0 == buttons

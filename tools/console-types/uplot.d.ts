@@ -2,5 +2,4 @@
 export default class uPlot {
   constructor(options: Record<string, unknown>, data: (number | null)[][], place: HTMLElement);
   destroy(): void;
-  static tzDate(date: Date, zone: string): Date;
 }

@@ -2,6 +2,7 @@
 import { clock, duration } from "./format.js";
 import { html } from "./html.js";
 import { word } from "./shapes.js";
+import { picture } from "./store.js";
 
 const MOST_ROWS = 40;
 /** Seconds within which the same move of several processes is one line. */
@@ -9,7 +10,7 @@ const TOGETHER = 20;
 
 /** @param {{b: any, events: any[], detail: any}} props */
 export function Log({ b, events, detail }) {
-  const told = new Map();
+  const told = new Map(before(b, detail).map((row) => [row.id, row]));
   for (const entry of detail?.audit ?? []) told.set(entry.id, { at: entry.at, entry });
   for (const event of events) {
     if (event.kind === "audit") told.set(event.entry.id, { at: event.entry.at, entry: event.entry });
@@ -19,6 +20,25 @@ export function Log({ b, events, detail }) {
   return html`<section class="card" aria-label="Actions and events"><h2>Actions and events</h2>
     ${rows.length === 0 && html`<p class="muted">Nothing has happened since the console began to look.</p>`}
     <ul class="log" tabindex="0" aria-label="Actions and events, newest first">${rows.map((row) => html`<li key=${row.id ?? row.entry.id}><time title=${new Date(row.at * 1000).toISOString()}>${clock(row.at)}</time><span>${row.entry ? html`<${Order} entry=${row.entry} scope=${row.all ?? row.entry.scope ?? []} b=${b} />` : happened(row, detail)}</span></li>`)}</ul></section>`;
+}
+
+/** @type {Record<string, string>} */
+const ORDERED = { half_open: "try_now", open: "trip", forced_open: "force_open", disabled: "disable", metrics_only: "observe", closed: "reset" };
+
+/** What happened before the console began to look, from the breaker's own history. @param {any} b @param {any} detail @returns {any[]} */
+function before(b, detail) {
+  const start = parseInt(picture.value?.start ?? "0", 16) / 1000;
+  /** @type {any[]} */
+  const found = [];
+  for (const [process, moves] of Object.entries(detail?.moves ?? {})) for (const move of moves) {
+    const [at, , to, reason, , , , note, by, epoch] = move;
+    const id = `${process} ${epoch}`, action = ORDERED[to];
+    const written = (/** @type {any} */ entry) => entry.action === action && Math.abs(entry.at - at) < 3 && entry.scope?.includes(process);
+    if (at >= start) continue;
+    if (reason !== "manual") found.push({ id, at, kind: "move", process, move: move.slice(1, 6) });
+    else if (!detail.audit.some(written)) found.push({ id, at, entry: { id, who: by ?? "code", source: "code", action, target: b.name, scope: [process], reason: note, after: { [process]: to } } });
+  }
+  return found;
 }
 
 /** @type {Record<string, [string, string]>} */

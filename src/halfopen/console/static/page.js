@@ -158,7 +158,7 @@ function Head({ b }) {
   const give = (/** @type {string} */ action) => { asked.value = { kind: "breaker", name: b.name, action }; };
   const triables = triable(b).length;
   return html`<section class="head" aria-label="Breaker"><h1>${b.name} <${Badge} state=${b.state} text=${b.processes.length > 1 ? `${summary(b)}` : undefined} /></h1>
-    <p class="why"><${Why} why=${b.why ?? ""} one=${worstOne} several=${b.processes.length > 1} />${b.state !== "closed" && lastErrors(b)}<${First} b=${b} /></p>
+    <p class="why"><${Why} why=${b.why ?? ""} one=${worstOne} several=${b.processes.length > 1 && b.state !== "closed"} />${b.state !== "closed" && lastErrors(b)}<${First} b=${b} /></p>
     ${operator && reachable && html`<div class="actions"><button class="button first" disabled=${triables === 0} title=${triables ? "" : "Only an open circuit can be tried."} onClick=${() => tryNow(b)}>Try now</button>${Object.entries(ACTIONS).slice(1).map(([action, about]) => html`<button key=${action} class=${about.danger ? "button danger" : "button"} onClick=${() => give(action)}>${about.button}</button>`)}</div>`}
     ${operator && !reachable && html`<p class="muted small">No channel leads to these processes: they can be seen, not steered.</p>`}</section>`;
 }

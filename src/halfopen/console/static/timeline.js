@@ -172,10 +172,10 @@ function Long({ timeline, seconds, wide }) {
     const now = serverNow();
     const { left, right } = edges(wide);
     const plot = new uPlot({
-      width: wide, height: 190, padding: [8, 0, 0, 0], cursor: { show: false }, tzDate: (/** @type {number} */ ts) => uPlot.tzDate(new Date(ts * 1000), "UTC"),
+      width: wide, height: 150, padding: [8, 0, 8, 0], cursor: { show: false },
       scales: { x: { time: true, range: [now - seconds, now] }, share: { range: [0, 1] }, rate: { range: (/** @type {any} */ _u, /** @type {number} */ _a, /** @type {number} */ max) => [0, max || 1] } },
       series: [{}, { scale: "rate", stroke: colour("off"), fill: `${colour("off")}44` }, { scale: "share", stroke: colour("open"), width: 2 }],
-      axes: [axis, { ...axis, scale: "rate", side: 1, size: wide - right, values: (/** @type {any} */ _u, /** @type {number[]} */ v) => v.map((one) => rate(one)) }, { ...axis, scale: "share", size: left, values: (/** @type {any} */ _u, /** @type {number[]} */ v) => v.map((one) => percent(one)) }],
+      axes: [{ show: false }, { ...axis, scale: "rate", side: 1, size: wide - right, values: (/** @type {any} */ _u, /** @type {number[]} */ v) => v.map((one) => rate(one)) }, { ...axis, scale: "share", size: left, values: (/** @type {any} */ _u, /** @type {number[]} */ v) => v.map((one) => percent(one)) }],
     }, [timeline.time, timeline.refused, timeline.failed], at);
     return () => plot.destroy();
   }, [timeline, seconds, wide]);
