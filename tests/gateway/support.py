@@ -6,15 +6,19 @@ import http.client
 import json
 import re
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from halfopen.gateway import Gateway, serve
+from tests.faulty import FaultyHandler, FaultyServer, closed_port, hang, reset, running, until
+
+__all__ = [
+    "Got", "Partner", "Reply", "Seen", "ask", "broken", "closed_port", "gateway_serving", "hang", "partner_serving",
+    "raw", "reset", "until",
+]  # fmt: skip
 
 
 @dataclass
@@ -38,37 +42,8 @@ class Reply:
     act: Callable[[Any], None] | None = None
 
 
-class Partner(ThreadingHTTPServer):
-    """A partner on a port of its own."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.seen: list[Seen] = []
-        self.connections = 0
-        self.answer: Callable[[Seen], Reply] = lambda seen: Reply()
-        self.ending = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        self.connections += 1
-        return super().get_request()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay silent: connections that break are the point here."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(FaultyHandler):
     server: Partner
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
     def do_POST(self) -> None:
         body = self._chunked() if self.headers.get("transfer-encoding") else self._plain()
@@ -111,19 +86,20 @@ class _Handler(BaseHTTPRequestHandler):
         return read
 
 
-def reset(handler: Any) -> None:
-    """Break the connection without an answer."""
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    handler.rfile.close()
-    handler.wfile.close()
-    handler.connection.close()
-    handler.close_connection = True
+class Partner(FaultyServer):
+    """A partner on a port of its own."""
 
+    handler = _Handler
 
-def hang(handler: Any) -> None:
-    """Answer nothing until the end of the test."""
-    handler.server.ending.wait(60)
-    handler.close_connection = True
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Seen] = []
+        self.connections = 0
+        self.answer: Callable[[Seen], Reply] = lambda seen: Reply()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        self.connections += 1
+        return super().get_request()
 
 
 def broken(promised: int) -> Callable[[Any], None]:
@@ -139,17 +115,9 @@ def broken(promised: int) -> Callable[[Any], None]:
     return act
 
 
-@contextmanager
-def partner_serving() -> Iterator[Partner]:
-    with Partner() as partner:
-        thread = threading.Thread(target=partner.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield partner
-        finally:
-            partner.ending.set()
-            partner.shutdown()
-            thread.join()
+def partner_serving() -> AbstractContextManager[Partner]:
+    """Run a partner for the length of a block."""
+    return running(Partner())
 
 
 @contextmanager
@@ -220,25 +188,3 @@ def _whole(got: bytes) -> int:
             break
         got, count = rest[length:], count + 1
     return count
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Wait for what another thread does; return whether it came."""
-    waiting = threading.Event()
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return True
-        waiting.wait(0.01)
-    return condition()
-
-
-_HELD: list[socket.socket] = []
-
-
-def closed_port() -> int:
-    """Return a port on which nobody listens, and will not: it stays taken."""
-    held = socket.socket()
-    held.bind(("127.0.0.1", 0))
-    _HELD.append(held)
-    port: int = held.getsockname()[1]
-    return port

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from threading import Thread
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from halfopen import Registry
 from halfopen.gateway import Gateway, GatewaySettings, PartnerSettings
+from tests.faulty import listening
 from tests.gateway.support import Got, Partner, Reply, ask, gateway_serving, hang, raw, until
 from tests.gateway.test_limits import status_and_kind
 
@@ -19,28 +20,14 @@ HEAD = b"POST /to/acme/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n"
 
 
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
+def answering(answer: bytes) -> AbstractContextManager[str]:
     """Run a partner that answers everything with these bytes and hangs up; give its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    connection.sendall(answer)
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(answer)
 
-        thread = Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join(60)
+    return listening(serve)
 
 
 def test_trailers_are_no_headers(partner: Partner, serving: Callable[..., int]) -> None:
@@ -210,49 +197,30 @@ def test_an_upload_that_the_partner_refuses_in_the_middle_ends_with_its_answer(
     assert 0 == registry.circuit_breaker("acme").snapshot().failures
 
 
-@contextmanager
-def refusing_early() -> Iterator[str]:
+def refusing_early() -> AbstractContextManager[str]:
     """Run a partner that reads the beginning of a request, says 413, and swallows the rest."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 413 No\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large")
-                connection.shutdown(socket.SHUT_WR)
-                while connection.recv(65536):
-                    pass
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 413 No\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large")
+        connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
+            while connection.recv(65536):
+                pass
 
-        thread = Thread(target=serve)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        thread.join(60)
+    return listening(serve)
 
 
-@contextmanager
-def hanging_up_on_the_second() -> Iterator[str]:
+def hanging_up_on_the_second() -> AbstractContextManager[str]:
     """Run a partner that answers the first request on each connection, and hangs up on the second."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                with connection:
-                    if connection.recv(65536):
-                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                        connection.recv(65536)
+    def serve(connection: socket.socket) -> None:
+        with suppress(ConnectionResetError):
+            if connection.recv(65536):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                connection.recv(65536)
 
-        thread = Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join(60)
+    return listening(serve)
 
 
 @pytest.mark.parametrize(("method", "statuses"), [("GET", {200}), ("PUT", {200}), ("POST", {200, 502})])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import http.client
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from halfopen import Registry
+from tests.faulty import running
 from tests.gateway.support import Partner, ask, until
 
 
@@ -35,16 +35,10 @@ def tls_partner(certificates: Path, *, client: bool = False) -> Iterator[Partner
     if client:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(certificates / "client.pem")
-    with Partner() as partner:
-        partner.socket = context.wrap_socket(partner.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=partner.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield partner
-        finally:
-            partner.ending.set()
-            partner.shutdown()
-            thread.join()
+    partner = Partner()
+    partner.socket = context.wrap_socket(partner.socket, server_side=True, do_handshake_on_connect=False)
+    with running(partner):
+        yield partner
 
 
 def test_a_partner_behind_a_known_authority_is_reached(serving: Any, certificates: Path) -> None:

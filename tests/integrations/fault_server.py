@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-import struct
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from contextlib import AbstractContextManager
+
+from tests.faulty import FaultyHandler, FaultyServer, closed_port, hang, reset, running, until
+
+__all__ = ["BODY", "FaultServer", "closed_port", "serving", "until"]
 
 BODY = b"0123456789" * 10
 
 
-class FaultServer(ThreadingHTTPServer):
-    """
-    Answers ``/ok`` and the like; with a `mode`, every path is answered in that way.
-
-    Attributes:
-        mode: The way for every path, such as ``hang``; empty: the path says.
-        retry_after: The header of a 503, if any.
-        seen: The paths that were asked for.
-        pause: Seconds between the bytes of a trickle.
-    """
-
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.mode = ""
-        self.retry_after: str | None = None
-        self.seen: list[str] = []
-        self.pause = 0.02
-        self.ending = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay silent: clients that go away are the point here."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(FaultyHandler):
     server: FaultServer
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         self.server.seen.append(self.path)
@@ -84,16 +48,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _reset(self, mode: str) -> None:
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # The handler's files hold the socket, too: it ends only with the last of them.
-        self.rfile.close()
-        self.wfile.close()
-        self.connection.close()
-        self.close_connection = True
+        reset(self)
 
     def _hang(self, mode: str) -> None:
-        self.server.ending.wait(60)
-        self.close_connection = True
+        hang(self)
 
     def _trickle(self, mode: str) -> None:
         self._begin(BODY)
@@ -151,37 +109,27 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
 
-@contextmanager
-def serving() -> Iterator[FaultServer]:
+class FaultServer(FaultyServer):
+    """
+    Answers ``/ok`` and the like; with a `mode`, every path is answered in that way.
+
+    Attributes:
+        mode: The way for every path, such as ``hang``; empty: the path says.
+        retry_after: The header of a 503, if any.
+        seen: The paths that were asked for.
+        pause: Seconds between the bytes of a trickle.
+    """
+
+    handler = _Handler
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = ""
+        self.retry_after: str | None = None
+        self.seen: list[str] = []
+        self.pause = 0.02
+
+
+def serving() -> AbstractContextManager[FaultServer]:
     """Run a server for the length of a block."""
-    with FaultServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.ending.set()
-            server.shutdown()
-            thread.join()
-
-
-_HELD: list[socket.socket] = []
-
-
-def closed_port() -> int:
-    """Return a port on which nobody listens, and will not: it stays taken."""
-    held = socket.socket()
-    held.bind(("127.0.0.1", 0))
-    _HELD.append(held)
-    port: int = held.getsockname()[1]
-    return port
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Wait for what another thread does; return whether it came."""
-    waiting = threading.Event()
-    for _ in range(int(seconds / 0.005)):
-        if condition():
-            return True
-        waiting.wait(0.005)
-    return condition()
+    return running(FaultServer())
