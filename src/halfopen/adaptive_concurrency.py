@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
-from types import CoroutineType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from halfopen._core.checking import Checks
 from halfopen._core.concurrency_limits import Aimd, Gradient2
@@ -13,7 +12,7 @@ from halfopen._core.sharing import AdaptiveConcurrencySnapshot
 from halfopen._runtime.adapting import DROPPED, IGNORED, SUCCESS, Stay, Taught
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
-from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, decorate, unfinished
 from halfopen.errors import RejectedError
 
 __all__ = ["AdaptiveConcurrency", "AdaptiveConcurrencySnapshot", "Aimd", "Gradient2", "Stay"]
@@ -121,8 +120,11 @@ class AdaptiveConcurrency:
                 state.refuse(self.name)
             result = fn(*args, **kwargs)
             kind: object = type(result)
-            if kind is CoroutineType:
-                refuse_coroutine(self, result)
+            if kind in UNFINISHED:
+                guarded: Any = unfinished(self, fn, result, args, kwargs, hold=self)
+                if guarded is not result:
+                    state.admitted -= 1  # counts when it begins
+                    return cast(R, guarded)
             outcome = SUCCESS
             return result
         except self._dropped_on as error:

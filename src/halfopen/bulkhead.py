@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from types import CoroutineType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from halfopen._core.checking import Checks
 from halfopen._core.sharing import BulkheadSnapshot
@@ -14,7 +13,7 @@ from halfopen._core.slots import Ticket
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.keyed import KeyedPolicy
-from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, decorate, unfinished
 from halfopen._runtime.pool import Place, Pool
 
 __all__ = ["Bulkhead", "BulkheadSnapshot", "Place"]
@@ -116,8 +115,11 @@ class Bulkhead:
                 held = True
             result = fn(*args, **kwargs)
             kind: object = type(result)
-            if kind is CoroutineType:
-                refuse_coroutine(self, result)
+            if kind in UNFINISHED:
+                guarded: Any = unfinished(self, fn, result, args, kwargs, hold=self)
+                if guarded is not result:
+                    pool.admitted -= 1  # counts when it begins
+                    return cast(R, guarded)
             return result
         finally:
             # In line, because a method could be interrupted before its first step.

@@ -8,14 +8,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import CoroutineType, MethodType
+from types import MethodType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.notes import write_notes
-from halfopen._runtime.policy import Bound, decorate, innermost, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, Bound, decorate, innermost, unfinished
 
 __all__ = ["CacheFallback", "CacheFallbackSnapshot", "StaleAnswer"]
 
@@ -149,8 +149,8 @@ class CacheFallback:
         except self._on as error:
             return cast(R, self._recall(self._key_of(fn, args, kwargs), error))
         kind: object = type(result)
-        if kind is CoroutineType:
-            refuse_coroutine(self, result)
+        if kind in UNFINISHED:
+            unfinished(self, fn, result, args, kwargs)
         self._store(self._key_of(fn, args, kwargs), result)
         return result
 

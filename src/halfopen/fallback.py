@@ -13,7 +13,7 @@ from halfopen._core.checking import Checks
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.notes import write_notes
-from halfopen._runtime.policy import decorate, is_async, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, decorate, is_async, refuse_coroutine, unfinished
 
 __all__ = ["Fallback", "FallbackSnapshot"]
 
@@ -94,8 +94,8 @@ class Fallback:
         except self._on as error:
             return cast(R, self._answer(error))
         kind: object = type(result)
-        if kind is CoroutineType:
-            refuse_coroutine(self, result)
+        if kind in UNFINISHED:
+            unfinished(self, fn, result, args, kwargs)
         return result
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from halfopen._core.checking import Checks
@@ -14,7 +13,7 @@ from halfopen._core.hedging import HedgeBudget, Latencies, Quantile, Race
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
 from halfopen._runtime.forking import renew_after_fork
 from halfopen._runtime.notes import write_notes
-from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, decorate, unfinished
 from halfopen._runtime.racing import race_tasks, race_threads
 from halfopen._runtime.worker_threads import WorkerThreads
 
@@ -166,9 +165,7 @@ class Hedge:
     def _once(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         result: object = fn(*args, **kwargs)
         kind: object = type(result)
-        if kind is CoroutineType:
-            refuse_coroutine(self, result)
-        return result
+        return unfinished(self, fn, result, args, kwargs) if kind in UNFINISHED else result
 
     def _plainly(self, attempt: Callable[[], Any]) -> Any:
         began = self._clock.monotonic()

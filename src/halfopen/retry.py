@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
 
 from halfopen._core.attempts import AttemptOutcome, RetryFinished, RetryOutcome, RetryScheduled, RetrySnapshot
@@ -27,7 +26,7 @@ from halfopen._core.retry_settings import DEFAULT_BACKOFF, Errors, RetrySettings
 from halfopen._core.settings import Call
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import SYSTEM_CLOCK, Clock
-from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, decorate, unfinished
 from halfopen._runtime.retry_block import Attempt, Attempts
 from halfopen._runtime.retry_budget import RetryBudget, RetryBudgetSnapshot
 from halfopen._runtime.retrying import ATTEMPT, Host, Run, attempt
@@ -57,7 +56,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NO_GENERATORS = "the items it has already handed out cannot be taken back before another attempt"
+_NO_GENERATORS = "items it has handed out cannot be taken back before another attempt; guard what the generator calls"
 
 
 class Retry:
@@ -182,8 +181,8 @@ class Retry:
             raise
         else:
             kind: object = type(result)
-            if kind is CoroutineType:
-                refuse_coroutine(self, result)
+            if kind in UNFINISHED:
+                unfinished(self, fn, result, args, kwargs, no_generators=_NO_GENERATORS)
             host.succeeded()
             return result
         return self._call(run, fn, args, kwargs)
@@ -198,7 +197,7 @@ class Retry:
                     if not self._again(run, run.failed(error), error):
                         raise
                 else:
-                    refuse_coroutine(self, result)
+                    unfinished(self, fn, result, args, kwargs, no_generators=_NO_GENERATORS)
                     if not self._again(run, run.returned(result), None):
                         return result
         finally:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Token
 from dataclasses import replace
 from functools import partial
-from types import CoroutineType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from halfopen._core.checking import Checks
@@ -28,7 +28,7 @@ from halfopen._runtime.deadline import (
     remaining,
     time_left,
 )
-from halfopen._runtime.policy import decorate, refuse_coroutine
+from halfopen._runtime.policy import UNFINISHED, decorate, unfinished
 from halfopen._runtime.trials import in_trial
 from halfopen._runtime.worker_threads import Job, WorkerThreads
 from halfopen.errors import BulkheadFullError, CallTimeoutError
@@ -149,8 +149,8 @@ class Timeout:
         try:
             result = fn(*args, **kwargs)
             kind: object = type(result)
-            if kind is CoroutineType:
-                refuse_coroutine(self, result)
+            if kind in UNFINISHED:
+                unfinished(self, fn, result, args, kwargs, no_generators=_NO_GENERATORS)
         except BaseException as error:
             self._raised(line, error)
             raise
@@ -170,7 +170,7 @@ class Timeout:
                 if not job.wait(self._clock, self._here(line)):
                     raise CallTimeoutError(line[2], line[3])
                 result: R = job.outcome()
-                refuse_coroutine(self, result)
+                unfinished(self, fn, result, (), {}, no_generators=_NO_GENERATORS)
             except BaseException as error:
                 self._raised(line, error)
                 raise

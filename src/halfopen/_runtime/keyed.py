@@ -148,7 +148,7 @@ class KeyedPolicy(Generic[K]):
     def __call__(self, fn: F) -> F:
         """Guard *fn*: each call under the policy of its key."""
         self._need_key()
-        return decorate(self, fn, no_generators="its key is known only when it is called")
+        return decorate(self, fn, no_generators="its key is known only when it is called; use call()")
 
     def _of(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> K:
         key = self._need_key()

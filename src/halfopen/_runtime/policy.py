@@ -6,8 +6,8 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial, wraps
-from types import CoroutineType, MethodType
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, MethodType
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 __all__ = [
     "Bound",
@@ -21,11 +21,17 @@ __all__ = [
     "mark",
     "refuse_coroutine",
     "refuse_what_is_no_function",
+    "unfinished",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+
+UNFINISHED: frozenset[type] = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
+"""Types of results whose work may not have been done when the function returns; see `unfinished`."""
+
+_NO_GENERATORS = "it hands out items while it runs, and they cannot be taken back; guard what the generator calls"
 
 
 class CallPolicy(Protocol):
@@ -113,6 +119,29 @@ def refuse_coroutine(policy: CallPolicy, result: object) -> None:
     if type(result) is CoroutineType:
         result.close()
         raise TypeError(f"{_kind(policy)} cannot guard {result.__qualname__}() through call(): await acall() instead")
+
+
+def unfinished(
+    policy: CallPolicy, fn: Callable[..., Any], result: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+    *, hold: Hold | None = None, no_generators: str | None = None,
+) -> Any:  # fmt: skip
+    """
+    Return what a synchronous call gives back whose work has not been done when *fn* returned *result*.
+
+    Where *fn* is a generator function, that is a generator which is guarded as `decorate` guards one. A generator that
+    a plain function returns is a result like any other.
+
+    Raises:
+        TypeError: It is a coroutine, or a generator that *policy* cannot guard.
+    """
+    refuse_coroutine(policy, result)
+    function, _, _ = innermost(fn, args, kwargs)
+    awaited = type(result) is AsyncGeneratorType
+    if function is None or not _is(inspect.isasyncgenfunction if awaited else inspect.isgeneratorfunction, function):
+        return result
+    if hold is None:
+        _refuse_generator(policy, function, no_generators)
+    return held(hold, fn, awaited=awaited)(*args, **kwargs)
 
 
 def innermost(
@@ -209,9 +238,15 @@ def _generator(
     policy: CallPolicy, fn: Callable[..., Any], hold: Hold | None, no_generators: str | None
 ) -> Callable[..., Any]:
     if hold is None:
-        reason = no_generators or "it hands out items while it runs, and they cannot be taken back"
-        raise TypeError(f"{_kind(policy)} cannot guard the generator {getattr(fn, '__qualname__', fn)!s}: {reason}")
+        _refuse_generator(policy, fn, no_generators)
     return held(hold, fn, awaited=_is(inspect.isasyncgenfunction, fn))
+
+
+def _refuse_generator(policy: CallPolicy, fn: Callable[..., Any], no_generators: str | None) -> NoReturn:
+    while isinstance(fn, partial):
+        fn = fn.func
+    reason = no_generators or _NO_GENERATORS
+    raise TypeError(f"{_kind(policy)} cannot guard the generator {getattr(fn, '__qualname__', fn)!s}: {reason}")
 
 
 def held(hold: Hold, fn: Callable[..., Any], *, awaited: bool) -> Callable[..., Any]:
