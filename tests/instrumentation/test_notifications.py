@@ -47,6 +47,7 @@ class Hook:
         self.headers: list[dict[str, str]] = []
         self.codes: list[int] = []
         self.delay = 0.0
+        self.retry_after: str | None = None
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -59,6 +60,8 @@ class Hook:
                     hook.headers.append(dict(self.headers))
                 self.send_response(code)
                 self.send_header("Content-Length", "0")
+                if hook.retry_after is not None and code != 200:
+                    self.send_header("Retry-After", hook.retry_after)
                 if code == 302:
                     self.send_header("Location", "/elsewhere")
                 self.end_headers()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ __all__ = ["Move", "Notification", "move_of"]
 
 SHOWN_AT_MOST = 20
 """Moves that the text of one notification spells out."""
+_STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +66,22 @@ class Notification:
     @property
     def text(self) -> str:
         """The moves in words, a line each."""
-        lines = [f"{move.name}: {move.sentence}" for move in self.moves[:SHOWN_AT_MOST]]
+        return self.shortened(None, str)
+
+    def shortened(self, at_most: int | None, escape: Callable[[str], str]) -> str:
+        """Return the text in another language, with as many moves as fit into *at_most* characters of it."""
+        room = None if at_most is None else max(at_most // 4, 1)
+        lines = [_cut(escape(_one_line(f"{move.name}: {move.sentence}")), room) for move in self.moves[:SHOWN_AT_MOST]]
+        source = _cut(escape(_one_line(self.source)), room)
         if len(self.moves) == 1:
-            return f"[{self.source}] {lines[0]}"
-        more = len(self.moves) - len(lines)
-        tail = [f"… and {more} more"] if more else []
-        return "\n".join([f"[{self.source}] {_summary(self.moves)}", *lines, *tail])
+            return f"[{source}] {lines[0]}"
+        summary = f"[{source}] {_summary(self.moves)}"
+        while True:
+            more = len(self.moves) - len(lines)
+            text = "\n".join([summary, *lines, *([f"… and {more} more"] if more else [])])
+            if at_most is None or len(text) <= at_most or not lines:
+                return text
+            del lines[-1]
 
     def plain(self) -> dict[str, Any]:
         """Return it as data that JSON can hold."""
@@ -78,6 +91,17 @@ class Notification:
             "text": self.text,
             "moves": [{**asdict(move), "tags": dict(move.tags)} for move in self.moves],
         }
+
+
+def _one_line(text: str) -> str:
+    """Replace what would begin a line, or steer whatever shows the text: names may hold anything."""
+    return "".join("\ufffd" if unicodedata.category(one) in _STEERING else one for one in text)
+
+
+def _cut(text: str, room: int | None) -> str:
+    if room is None or len(text) <= room:
+        return text
+    return re.sub(r"&[a-z]*$", "", text[: room - 1]) + "…"  # not in the middle of &amp;
 
 
 def _summary(moves: tuple[Move, ...]) -> str:

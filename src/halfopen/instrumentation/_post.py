@@ -70,7 +70,7 @@ class Post:
         self._claims = claims
         self._delivered = self._lost = self._notifications = self._attempts = 0
         self._up = True
-        self._wake = threading.Condition(threading.Lock())
+        self._wake = _condition()
         self._waiting: deque[Waiting] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -93,6 +93,7 @@ class Post:
             self._begin()
 
     def _begin(self) -> None:
+        self._closing = False
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="halfopen-notify", daemon=True)
             self._thread.start()
@@ -105,7 +106,6 @@ class Post:
             self._wake.notify_all()
         if thread is not None:
             thread.join(grace)
-        self._closing = False
 
     def stats(self) -> SinkStats:
         """Return what became of the moves."""
@@ -182,11 +182,16 @@ class Post:
 
     def _renew(self) -> None:
         # What waits in a forked parent is told by the parent.
-        self._wake = threading.Condition(threading.Lock())
+        self._wake = _condition()
         self._waiting = deque()
         self._thread = None
         self._closing = False
         self._at_hand = 0
+
+
+def _condition() -> threading.Condition:
+    # Reentrant, because a signal handler may move the breaker whose move it interrupts.
+    return threading.Condition(threading.RLock())
 
 
 def _identity(event: CircuitTransitioned) -> str:

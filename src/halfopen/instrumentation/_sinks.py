@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from halfopen.instrumentation._messages import Notification
 
 __all__ = ["Command", "Function", "Sink", "Webhook", "worth_retrying"]
+
+SLACK_AT_MOST = 2000
+"""Characters: Discord refuses more, and Slack cuts messages into pieces of 4,000."""
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -59,14 +65,14 @@ class Webhook:
         name: str | None = None,
     ) -> None:
         checks = Checks()
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            checks.wrong("url", "…", "an http or https URL with a host")
+        host = _host(url)
+        if host is None:
+            checks.wrong("url", "…", "an http or https URL with a host and without credentials")
         if form not in ("json", "slack"):
             checks.wrong("form", form, "json or slack")
         checks.seconds("timeout", timeout)
         checks.done()
-        self.name = name or str(parts.hostname)
+        self.name = name or str(host)
         self._url = url
         self._form = form
         self._headers = {"Content-Type": "application/json", "User-Agent": "halfopen", **(headers or {})}
@@ -75,10 +81,11 @@ class Webhook:
 
     def send(self, notification: Notification) -> None:
         """Post it; raise `urllib.error.URLError` or `OSError` if it was not accepted."""
-        data = {"text": _for_slack(notification.text)} if self._form == "slack" else notification.plain()
+        slack = self._form == "slack"
+        data = {"text": notification.shortened(SLACK_AT_MOST, _for_slack)} if slack else notification.plain()
         request = urllib.request.Request(self._url, json.dumps(data).encode(), self._headers, method="POST")
-        with self._opener.open(request, timeout=self._timeout) as response:
-            response.read()
+        with self._opener.open(request, timeout=self._timeout):
+            pass  # accepted; whatever else it says may never end
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -87,8 +94,22 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def _host(url: str) -> str | None:
+    """Return the host of a URL that can be posted to, else None."""
+    if not url.isprintable() or " " in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    usable = parts.scheme in ("http", "https") and parts.username is None
+    return parts.hostname or None if usable else None
+
+
 def _for_slack(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # Mattermost and Discord know mentions without angle brackets too; a space of no width ends them.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
 
 
 class Command:
@@ -97,7 +118,7 @@ class Command:
 
     Args:
         arguments: The program and its arguments; names of breakers never become arguments.
-        timeout: Seconds after which it is killed.
+        timeout: Seconds after which it is killed, with what it started.
         name: What logs and counters call it; default the program.
     """
 
@@ -113,14 +134,28 @@ class Command:
 
     def send(self, notification: Notification) -> None:
         """Run it; raise `subprocess.SubprocessError` or `OSError` if it failed."""
-        subprocess.run(
+        with subprocess.Popen(
             self._arguments,
-            input=json.dumps(notification.plain()).encode(),
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=self._timeout,
-            check=True,
-        )
+            start_new_session=True,
+        ) as process:
+            try:
+                process.communicate(json.dumps(notification.plain()).encode(), timeout=self._timeout)
+            except BaseException:
+                _kill(process)
+                raise
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, self._arguments[0])
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and those it started; a no-op for one that has ended."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 class Function:
