@@ -197,7 +197,9 @@ class Retry:
                     if not self._again(run, run.failed(error), error):
                         raise
                 else:
-                    unfinished(self, fn, result, args, kwargs, no_generators=_NO_GENERATORS)
+                    kind: object = type(result)
+                    if kind in UNFINISHED:
+                        unfinished(self, fn, result, args, kwargs, no_generators=_NO_GENERATORS)
                     if not self._again(run, run.returned(result), None):
                         return result
         finally:

@@ -170,7 +170,9 @@ class Timeout:
                 if not job.wait(self._clock, self._here(line)):
                     raise CallTimeoutError(line[2], line[3])
                 result: R = job.outcome()
-                unfinished(self, fn, result, (), {}, no_generators=_NO_GENERATORS)
+                kind: object = type(result)
+                if kind in UNFINISHED:
+                    unfinished(self, fn, result, (), {}, no_generators=_NO_GENERATORS)
             except BaseException as error:
                 self._raised(line, error)
                 raise
