@@ -379,83 +379,98 @@ def test_a_meter_tells_when_and_how_many() -> None:
     assert [0, 1, 1, 2, 3, 3] == [meter.available(now) for now in (10.4, 10.5, 10.9, 11.0, 11.5, 99.0)]
 
 
-def test_a_changed_rate_counts_from_what_was_used() -> None:
-    meter = Gcra(1, 1.0, 1)
-    meter.take(0.0)
+def test_a_changed_rate_keeps_what_was_used_and_gives_it_back_at_the_new_one() -> None:
+    used, idle = Gcra(1, 1.0, 3), Gcra(1, 1.0, 1)
+    for _ in range(3):
+        used.take(10.0)
+    idle.take(0.0)
 
-    meter.change(4, 2.0, 3)
+    used.change(10.5, 4, 2.0, 2)
+    idle.change(99.0, 4, 2.0, 3)
 
-    assert (0.5, 1.0, 3) == (meter.interval, meter.tolerance, meter.burst)
-    assert (3, 0.0) == (meter.available(99.0), meter.due(0.0))
+    assert (0.5, 0.5, 2, 11.75) == (used.interval, used.tolerance, used.burst, used.tat)
+    assert (0.5, 1.0, 3, 1.0) == (idle.interval, idle.tolerance, idle.burst, idle.tat)
+    assert ([0, 1], 3) == ([used.available(now) for now in (11.2, 11.25)], idle.available(99.0))
 
 
-def test_a_line_drops_its_holes_before_they_outnumber_it() -> None:
-    line = Line()
-    tickets = [Ticket() for _ in range(40)]
+def entered(slots: Slots, count: int) -> list[Ticket]:
+    tickets = [Ticket(number) for number in range(count)]
     for ticket in tickets:
-        line.join(ticket)
-
-    lengths: list[int] = []
-    for ticket in tickets[1:]:
-        line.leave(ticket)
-        lengths.append(len(line._tickets))
-    line.leave(tickets[1])
-
-    assert (1, tickets[0], True) == (line.waiting, line.first(), tickets[0].waiting)
-    assert [40] * 28 + [11] * 10 + [11] == lengths[:39]
-    assert not any(ticket.waiting for ticket in tickets[1:])
+        slots.enter(ticket)
+    return tickets
 
 
-def test_a_slot_goes_to_the_first_in_line_and_back() -> None:
+def test_a_slot_goes_to_the_first_in_line_and_is_free_after_the_last() -> None:
     slots = Slots(limit=1, max_waiting=2)
-    tickets = [Ticket(number) for number in range(4)]
+    running, first, second = entered(slots, 3)
 
-    entered = [slots.enter(ticket) for ticket in tickets]
-    first = slots.leave()
-    gave_up = slots.give_up(tickets[2])
-    last = slots.leave()
+    refused = slots.enter(Ticket())
+    slots.leave(running)
+    slots.leave(running)
+    slots.give_up(second)
+    slots.leave(first)
+    slots.leave(first)
 
-    assert [True, True, True, False] == entered
-    assert (tickets[1], None, None) == (first, gave_up, last)
-    assert (0, 0, True, False) == (slots.in_use, slots.line.waiting, tickets[1].granted, tickets[1].waiting)
-    assert [0, 1, 2, 3] == [ticket.waker for ticket in tickets]
+    assert (False, [first], 0, 0) == (refused, [*slots.called], slots.in_use, slots.line.waiting)
+    assert [False] * 3 == [ticket.granted for ticket in (running, first, second)]
+    assert [0, 1, 2] == [ticket.waker for ticket in (running, first, second)]
 
 
 def test_a_slot_that_cannot_be_used_goes_to_the_next() -> None:
     slots = Slots(limit=1, max_waiting=5)
-    running, first, second, third = (Ticket() for _ in range(4))
-    for ticket in (running, first, second, third):
-        slots.enter(ticket)
+    running, first, second, third = entered(slots, 4)
 
-    handed = slots.leave()
-    revoked = slots.revoke(first)
+    slots.leave(running)
+    slots.revoke(first)
     second.taken = True
-    kept = slots.revoke(second)
-    given_up = slots.give_up(second)
+    slots.revoke(second)
+    kept = second.granted
+    slots.give_up(second)
 
-    assert (first, second, None, third) == (handed, revoked, kept, given_up)
-    assert (False, False, True, 1, 0) == (
-        first.granted,
-        second.granted,
-        third.granted,
-        slots.in_use,
-        slots.line.waiting,
-    )
+    assert (True, [first, second, third]) == (kept, [*slots.called])
+    assert (False, False, True) == (first.granted, second.granted, third.granted)
+    assert (1, 0) == (slots.in_use, slots.line.waiting)
 
 
 def test_other_limits_let_in_who_waits_and_throw_nobody_out() -> None:
     slots = Slots(limit=2, max_waiting=5)
-    tickets = [Ticket() for _ in range(5)]
+    tickets = entered(slots, 5)
+
+    slots.resize(1, 5)
+    over = slots.in_use
+    slots.leave(tickets[0])
+    fewer = slots.in_use
+    slots.resize(3, 0)
+
+    assert (2, 1, 3, 1) == (over, fewer, slots.in_use, slots.line.waiting)
+    assert (tickets[2:4], True, False) == (
+        [*slots.called],
+        all(ticket.granted for ticket in tickets[1:4]),
+        tickets[4].granted,
+    )
+    assert not slots.enter(Ticket())
+
+
+def test_a_ticket_tells_who_waits_and_whether_it_was_granted() -> None:
+    plain, known = Ticket(), Ticket("waker", 7, granted=True)
+
+    assert (None, 0, False, False) == (plain.waker, plain.thread, plain.granted, plain.taken)
+    assert ("waker", 7, True, False) == (known.waker, known.thread, known.granted, known.taken)
+
+
+def test_a_line_is_left_from_wherever_one_stands() -> None:
+    line = Line()
+    tickets = [Ticket() for _ in range(3)]
+    empty = line.first()
     for ticket in tickets:
-        slots.enter(ticket)
+        line.join(ticket)
 
-    fewer = slots.resize(1, 5)
-    over = (slots.in_use, slots.leave(), slots.in_use)
-    more = slots.resize(3, 0)
+    line.leave(tickets[1])
+    line.leave(tickets[1])
+    before = (line.waiting, line.first())
+    line.leave(tickets[0])
 
-    assert ([], (2, None, 1)) == (fewer, over)
-    assert (tickets[2:4], 3, 1, False) == (more, slots.in_use, slots.line.waiting, slots.enter(Ticket()))
-    assert [(True, False)] * 2 == [(ticket.granted, ticket.waiting) for ticket in more]
+    assert (None, (2, tickets[0]), (1, tickets[2])) == (empty, before, (line.waiting, line.first()))
 
 
 # Hedging
