@@ -15,7 +15,7 @@ FLOOR = 100
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_walks_agree_with_the_reference_model_and_reach_every_state_and_move() -> None:
     walk(WALKS)
 
