@@ -323,8 +323,10 @@ def test_a_forked_child_tells_its_own_moves_and_not_its_parents(tmp_path: Path) 
         notifier.stop()
         os._exit(0)
     os.waitpid(child, 0)
+    told = target.read_text()
+    notifier.stop()
 
-    assert "childs" == target.read_text()
+    assert "childs" == told
 
 
 @pytest.mark.parametrize(
