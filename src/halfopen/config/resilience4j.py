@@ -16,6 +16,7 @@ from halfopen._core.checking import nearest
 from halfopen.config.items import Findings, Item, Path, dotted, plain
 from halfopen.config.resilience4j_modules import MODULES, Module
 from halfopen.config.resilience4j_properties import Properties, canonical
+from halfopen.config.resilience4j_waits import inherited_waits
 
 __all__ = ["Lost", "is_resilience4j", "translated"]
 
@@ -24,6 +25,7 @@ Lost = tuple[str, str, int | None]
 
 ROOT = "resilience4j"
 _THREAD_POOL = canonical("thread-pool-bulkhead")
+_NO_EFFECT = "has no effect in resilience4j without the wait beside it; so here"
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -135,7 +137,7 @@ class _Translation:
         target = self.root
         if where:
             target = target.setdefault(where, Item({}, (where,))).value
-        elif chain[1:]:
+        elif chain[1:] and not self._cut(chain):
             base = self._translate(module, [below for _, below in chain[1:]], chain[1][1], noting=False)
             whole = {key: value for key, value in whole.items() if key not in base or not _same(base[key], value)}
             template = self.templates[module.name, chain[1][0]]
@@ -149,6 +151,10 @@ class _Translation:
         if where:
             self.templates[module.name, name] = ours
         section[ours] = Item(whole, item.path, item.line)
+
+    def _cut(self, chain: list[tuple[str, Item]]) -> bool:
+        """Say whether a chain ends at a config that, as a template, inherits more."""
+        return chain[-1][0] == chain[0][0] and _property(chain[-1][1], "baseconfig") is not None
 
     def _chain(
         self, module: Module, name: str, item: Item, configs: dict[str, Item], is_config: bool
@@ -165,6 +171,8 @@ class _Translation:
                 self.findings.wrong(where, f"configs go in a circle: {names}", "conflict")
                 return chain
             chain.append((base, configs[base]))
+            if base == name and not is_config:
+                return chain  # an instance takes a config of its own name alone
 
     def _base(self, module: Module, name: str, item: Item, configs: dict[str, Item], is_config: bool) -> str | None:
         given = _property(item, "baseconfig")
@@ -184,16 +192,22 @@ class _Translation:
         return "default" if "default" in configs and not (is_config and name == "default") else None
 
     def _translate(self, module: Module, chain: list[Item], where: Item, *, noting: bool) -> dict[str, Item]:
+        # A key without a value sets nothing.
+        levels = [{canonical(k): b for k, b in item.value.items() if b.value is not None} for item in chain]
         properties: dict[str, Item] = {}
-        for item in reversed(chain):
-            # A key without a value sets nothing.
-            properties.update({canonical(k): below for k, below in item.value.items() if below.value is not None})
+        for level in reversed(levels):
+            properties.update(level)
         properties.pop("baseconfig", None)
+        waits, without_effect = inherited_waits(module.section, levels)
+        properties.update({name: item for name, item in waits.items() if item is not None})
+        for name in [name for name, item in waits.items() if item is None]:
+            properties.pop(name, None)
         own = {below.path for below in where.value.values()} if where.is_table else set[Path]()
         notes: list[Lost] = []
         report = Properties(properties, where, self.findings if noting else Findings(""), notes)
         if noting:
             self._check_known(module, where, report)
+            notes += [(dotted(item.path), _NO_EFFECT, item.line) for item in without_effect]
         result = module.translate(report)
         if noting:
             # What was inherited has been told of with the config that sets it.

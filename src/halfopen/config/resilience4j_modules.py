@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from halfopen.config.items import Item
 from halfopen.config.resilience4j_properties import Properties, canonical
+from halfopen.config.resilience4j_waits import delays, wait_in_open
 from halfopen.config.values import format_duration
 
 __all__ = ["MODULES", "Module"]
 
-A_YEAR = 365 * 86400.0
 MANY = 1_000_000
 
 
@@ -73,7 +73,7 @@ def _breaker(given: Properties) -> dict[str, Item]:
         "failure_rate_threshold": given.made("failureRateThreshold", failures),
         "slow_call_rate_threshold": given.made("slowCallRateThreshold", slow),
         "slow_call_duration": given.made("slowCallDurationThreshold", _time(slow_after)),
-        "wait_in_open": _wait(given),
+        "wait_in_open": wait_in_open(given),
         "forget_after": given.made("", 0),
         "half_open": given.made("", _half_open(given, failures, slow, slow_after)),
         "automatic_half_open": given.made(
@@ -110,42 +110,6 @@ def _half_open(given: Properties, failures: float, slow: float, slow_after: floa
     return result
 
 
-def _wait(given: Properties) -> Item:
-    first = given.seconds("waitDurationInOpenState", 60.0)
-    exponential, randomized = given.flag("enableExponentialBackoff"), given.flag("enableRandomizedWait")
-    maximum = "exponentialMaxWaitDurationInOpenState"
-    if exponential and randomized:
-        allowed = "enableExponentialBackoff and enableRandomizedWait cannot both be on for a circuit breaker"
-        given.findings.wrong(given.items["enablerandomizedwait"], allowed, "conflict")
-    if not given.has("waitDurationInOpenState") and (exponential or randomized):
-        given.note("", "without waitDurationInOpenState resilience4j ignores the backoff and waits 60 s; so do we")
-        return given.made("", "1m")
-    series = _series(given, first, exponential, randomized and not exponential, maximum)
-    return given.made("waitDurationInOpenState", _time(first) if series is None else series, shown=series is None)
-
-
-def _series(
-    given: Properties, first: float, exponential: bool, randomized: bool, maximum: str
-) -> dict[str, Item] | None:
-    if not (exponential or randomized):
-        return None
-    spread = given.number("randomizedWaitFactor", 0.5, 0, 1) if randomized else 0.0
-    factor = given.number("exponentialBackoffMultiplier", 1.5, 1) if exponential else 1.0
-    cap = round(first * (1 + spread), 9) if not exponential else A_YEAR
-    if exponential and given.has(maximum) and given.has("exponentialBackoffMultiplier"):
-        cap = max(given.seconds(maximum, A_YEAR), first)
-    elif exponential and given.has(maximum):
-        given.note(maximum, "resilience4j ignores it without exponentialBackoffMultiplier; so do we")
-    elif exponential:
-        given.note("enableExponentialBackoff", "there is no maximum wait in resilience4j; here it is a year")
-    return {
-        "first": given.made("", _time(first)),
-        "factor": given.made("exponentialBackoffMultiplier", factor),
-        "cap": given.made(maximum, _time(cap)),
-        "jitter": given.made("randomizedWaitFactor", spread),
-    }
-
-
 # The others
 
 
@@ -154,7 +118,7 @@ def _retry(given: Properties) -> dict[str, Item]:
     result = {
         "on": _retried(given),
         "attempts": given.made(legacy, given.whole(legacy, 3, 0) or 3),
-        "backoff": _delays(given),
+        "backoff": delays(given),
         "retry_after_cap": given.made("", 0),  # resilience4j does not look at Retry-After
     }
     given.note("", "a refusal by an open circuit is retried here only if it says when, and a total has room for that")
@@ -175,18 +139,6 @@ def _retried(given: Properties) -> Item:
     return given.made("retryExceptions", [given.made("retryExceptions", name) for name in classes])
 
 
-def _delays(given: Properties) -> Item:
-    first = given.seconds("waitDuration", 0.5, zero=True)
-    exponential, randomized = given.flag("enableExponentialBackoff"), given.flag("enableRandomizedWait")
-    if (exponential or randomized) and not (given.has("waitDuration") and first):
-        given.note("", "without waitDuration resilience4j ignores the backoff and waits 500 ms; so do we")
-        exponential = randomized = False
-    series = _series(given, first, exponential, randomized, "exponentialMaxWaitDuration")
-    if series is not None and not randomized:
-        series["jitter"] = given.made("", "none")
-    return given.made("waitDuration", _time(first) if series is None else series, shown=series is None)
-
-
 def _bulkhead(given: Properties) -> dict[str, Item]:
     wait = given.seconds("maxWaitDuration", 0.0, zero=True)
     result = {"limit": given.made("maxConcurrentCalls", given.whole("maxConcurrentCalls", 25))}
@@ -198,6 +150,10 @@ def _bulkhead(given: Properties) -> dict[str, Item]:
 
 def _thread_pool(given: Properties) -> dict[str, Item]:
     given.note("", "there is no thread pool here: the caller's own thread or task makes the call, as many at once")
+    if not given.has("maxThreadPoolSize"):
+        given.note(
+            "", "without maxThreadPoolSize resilience4j has a thread for each processor; here it is 4, set your own"
+        )
     return {
         "limit": given.made("maxThreadPoolSize", given.whole("maxThreadPoolSize", 4)),
         "max_waiting": given.made("queueCapacity", given.whole("queueCapacity", 100, 0)),

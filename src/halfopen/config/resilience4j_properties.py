@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from halfopen.config.items import Findings, Item, dotted, is_list, plain
@@ -75,7 +76,7 @@ class Properties:
         if not number or not 0 < value <= 100:
             self._wrong(name, item, "a percentage above 0 and up to 100", "out_of_range" if number else "wrong_type")
             return default / 100
-        return float(repr(value)) / 100 if isinstance(value, float) else value / 100
+        return float(Decimal(repr(value)) / 100)  # 33.3 is 0.333
 
     def number(self, name: str, default: float, low: float, high: float = float("inf")) -> float:
         """Return a number within bounds, which count."""
