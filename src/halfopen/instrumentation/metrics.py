@@ -84,7 +84,7 @@ class Metrics:
         checks.whole("max_names", max_names, 1, 1_000_000)
         checks.done()
         self.registry = registry
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may make a policy, or look, in the midst of it
         self._max_names = max_names
         self._names: dict[str, set[str]] = {}
         self._views: WeakKeyDictionary[Any, list[View]] = WeakKeyDictionary()
@@ -214,7 +214,7 @@ class Metrics:
 
     def _renew(self) -> None:
         """Begin to count durations, in the process that made this and in each forked from it."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may make a policy, or look, in the midst of it
         # Without the registry's lock: in a forked child, a thread that is no more may have held it.
         for policy in list(self.registry._policies.values()):
             self._made(policy)
@@ -251,7 +251,7 @@ def _weakly(metrics: Metrics, method: str) -> Callable[[Any], None]:
     return call
 
 
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
 
 
 def metrics_of(registry: Registry, **settings: Any) -> Metrics:

@@ -56,7 +56,7 @@ class Instruments:
         from halfopen import __version__
 
         self._metrics = metrics_of(source) if isinstance(source, Registry) else source
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may make a policy, or look, in the midst of it
         self._looked = float("-inf")
         self._series: dict[str, list[tuple[Labels, Values]]] = {}
         self._recorded: dict[tuple[str, Labels], Values] = {}
