@@ -82,7 +82,8 @@ def test_stats_count_in_all_and_per_lane(db: str) -> None:
     counted = said(db, "stats")
 
     assert isinstance(counted, dict)
-    assert (2, 1, 1) == tuple(counted["messages"][name] for name in ("delayed", "error", "awaiting_receipt"))
+    expected = {"ready": 1, "delayed": 1, "error": 1, "awaiting_receipt": 1}
+    assert expected == {name: counted["messages"][name] for name in expected}
     assert ["acme", "globex"] == [lane["lane"] for lane in counted["lanes"]]
 
 
@@ -139,6 +140,28 @@ def test_a_lane_is_held_and_released(db: str) -> None:
 
     assert isinstance(held, dict) and isinstance(free, dict)
     assert ("operator", None) == (held["lanes"][1]["hold"], free["lanes"][1]["hold"])
+
+
+def test_orders_to_a_lane_answer_in_json(db: str) -> None:
+    assert {"lane": "globex", "result": "held"} == said(db, "hold", "globex")
+    assert {"lane": "globex", "result": "released"} == said(db, "release", "globex")
+
+
+def test_stats_say_what_the_sending_process_said_of_a_circuit(db: str) -> None:
+    with RetryQueue(db) as opened:
+        opened.lane("globex", sender=lambda delivery: Report(Verdict.DELIVERED)).trip(wait=600)
+        opened.store.settled()
+
+    counted = said(db, "stats")
+
+    assert isinstance(counted, dict)
+    assert (0, 2, "open") == (
+        counted["messages"]["ready"],
+        counted["messages"]["delayed"],
+        counted["lanes"][1]["breaker"],
+    )
+    assert "globex  waiting 1" in run(db, "stats").output
+    assert "circuit open" in run(db, "stats").output
 
 
 @pytest.mark.parametrize("arguments", [("show", "<nobody>"), ("retry", "<nobody>")])

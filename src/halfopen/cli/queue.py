@@ -204,7 +204,8 @@ def stats(context: click.Context, as_json: bool) -> None:
         counts = ", ".join(f"{state} {number}" for state, number in lane.messages.items()) or "nothing waits"
         hold = f"  held: {lane.hold}" if lane.hold else ""
         oldest = f"  oldest {_time(lane.oldest)}" if lane.oldest else ""
-        click.echo(f"{lane.lane}  {counts}{oldest}{hold}")
+        circuit = f"  circuit {lane.breaker}" if lane.breaker else ""
+        click.echo(f"{lane.lane}  {counts}{oldest}{circuit}{hold}")
 
 
 def _ordering(order: str, words: str) -> None:
@@ -296,27 +297,36 @@ def _give_in_bulk(opened: RetryQueue, order: str, selection: Selection, options:
 @click.option("--for", "seconds", type=_Seconds(), metavar="SECONDS", help="End by itself after so long.")
 @click.option("--why", default="")
 @click.option("--by", default=None)
+@_json
 @click.pass_context
-def hold(context: click.Context, lane: str, seconds: float | None, why: str, by: str | None) -> None:
+def hold(context: click.Context, lane: str, seconds: float | None, why: str, by: str | None, as_json: bool) -> None:
     """Keep a lane from sending."""
     with _opened(context) as opened:
         opened.hold(lane, until=seconds, note=why, by=by)
-    click.echo(f"held: {lane}")
+    _print_lane("held", lane, as_json=as_json)
 
 
 @queue.command()
 @click.argument("lane")
 @click.option("--why", default="")
 @click.option("--by", default=None)
+@_json
 @click.pass_context
-def release(context: click.Context, lane: str, why: str, by: str | None) -> None:
+def release(context: click.Context, lane: str, why: str, by: str | None, as_json: bool) -> None:
     """Let a held lane send again."""
     with _opened(context) as opened:
         opened.release(lane, note=why, by=by)
-    click.echo(f"released: {lane}")
+    _print_lane("released", lane, as_json=as_json)
 
 
 # Printing
+
+
+def _print_lane(result: str, lane: str, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"lane": lane, "result": result})
+    else:
+        click.echo(f"{result}: {lane}")
 
 
 def _plain(message: Message) -> dict[str, Any]:

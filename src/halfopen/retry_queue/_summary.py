@@ -9,9 +9,10 @@ from halfopen._core.states import State
 
 from ._inspection import LaneCounts
 from ._lane import Lane
-from ._rows import MessageState
+from ._rows import LaneRow, MessageState
 from ._stats import LaneStats, QueueStats, Tally
 from ._store import Store
+from ._verdicts import unpack
 
 __all__ = ["lane_stats", "queue_stats"]
 
@@ -24,10 +25,11 @@ def queue_stats(
     """Sum the lanes up. Messages behind an open breaker or a hold are delayed, not ready."""
     messages: Counter[str] = Counter(ready=0, delayed=0, in_flight=0, awaiting_receipt=0, error=0, dead=0)
     now = store.read(lambda reader: reader.now)
-    held = {row.lane for row in store.lane_rows() if row.held(now)}
+    rows = store.lane_rows()
+    held = {row.lane for row in rows if row.held(now)}
+    free = {row.lane for row in rows if _state(row, lanes) in _FREE} - held
     for lane, counts in store.counts().items():
-        sends = lane not in held and lane in lanes and lanes[lane].breaker.state in _FREE
-        _add(messages, counts, sends=sends)
+        _add(messages, counts, sends=lane in free)
     return QueueStats(
         queue=name,
         messages=dict(messages),
@@ -44,6 +46,14 @@ def queue_stats(
         lanes_held=len(held),
         alerts=dict(alerts),
     )
+
+
+def _state(row: LaneRow, lanes: Mapping[str, Lane]) -> State:
+    """Return the state of a lane's breaker: that of this process, or what another one said last."""
+    if (lane := lanes.get(row.lane)) is not None:
+        return lane.breaker.state
+    verdict = unpack(row.breaker)
+    return State.CLOSED if verdict is None else verdict.state
 
 
 def _add(messages: Counter[str], counts: LaneCounts, *, sends: bool) -> None:
@@ -65,7 +75,7 @@ def lane_stats(store: Store, lanes: Mapping[str, Lane]) -> list[LaneStats]:
         found.append(
             LaneStats(
                 lane=row.lane,
-                breaker=None if lane is None else lane.breaker.state.value,
+                breaker=_state(row, lanes).value if lane is not None or row.breaker is not None else None,
                 messages={state.value: number for state, number in states.items()},
                 send_window=row.send_window,
                 hold=row.hold,
