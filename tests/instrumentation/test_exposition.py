@@ -110,6 +110,21 @@ def test_odd_names_survive_a_round_trip_through_both_parsers() -> None:
         assert odd == names
 
 
+def test_a_name_that_no_encoding_knows_does_not_take_the_scrape_down() -> None:
+    registry = Registry()
+    metrics_of(registry)
+    registry.circuit_breaker("half a \ud800 pair")
+    registry.circuit_breaker("well")
+    client = CollectorRegistry()
+    client.register(Collector(registry))
+
+    _, _, body = call_wsgi(wsgi_app(registry), REQUEST_METHOD="GET")
+
+    for text in (body.decode(), generate_latest(client).decode()):
+        names = {s.labels["name"] for family in parse_text(text) for s in family.samples if "name" in s.labels}
+        assert {"half a \N{REPLACEMENT CHARACTER} pair", "well"} == names
+
+
 @pytest.mark.parametrize(
     ("accept", "openmetrics"),
     [

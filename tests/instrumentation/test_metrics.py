@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import re
+import signal
 import threading
 import weakref
 from bisect import bisect_left
@@ -634,6 +635,98 @@ def test_durations_are_counted_in_a_forked_child() -> None:
     _, status = os.waitpid(child, 0)
 
     assert 0 == status
+
+
+def test_scrapes_go_on_while_policies_come_and_go_and_settings_change() -> None:
+    registry, _ = make()
+    hosts = registry.keyed("host:*", max_keys=20)
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def churn(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            while not stop.is_set():
+                name = f"b{rng.randrange(6)}"
+                registry.circuit_breaker(name, failure_rate_threshold=0.5) if rng.random() < 0.5 else None
+                with suppress(Exception):
+                    registry.remove("circuit_breaker", name)
+                with suppress(CircuitOpenError):
+                    hosts[rng.randrange(60)].call(work)
+                for breaker in registry.breakers()[:3]:
+                    rng.choice([breaker.trip, breaker.reset, breaker.observe, breaker.try_now])()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    texts = [render(registry) for _ in range(60)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+    assert [] == failed
+    for text in texts:
+        series = [line.rsplit(" ", 1)[0] for line in text.splitlines() if not line.startswith("#")]
+        assert len(series) == len(set(series))
+        sums: dict[str, float] = {}
+        for name, value in re.findall(rf'^{P}state{{name="([^"]*)".*}} (\S+)$', text, re.MULTILINE):
+            sums[name] = sums.get(name, 0) + float(value)
+        assert all(total == 1 for name, total in sums.items() if name != "__other__")
+
+
+def test_two_registries_of_one_process_know_nothing_of_each_other() -> None:
+    (one, _), (other, _) = make(), make()
+    one.circuit_breaker("same").trip()
+    other.circuit_breaker("same").call(work)
+
+    assert [P + 'state{name="same",state="open"} 1'] == lines(one, P + 'state{name="same",state="open"}')
+    assert [P + 'state{name="same",state="open"} 0'] == lines(other, P + 'state{name="same",state="open"}')
+
+
+def test_a_breaker_that_was_removed_and_made_again_begins_anew_in_its_place() -> None:
+    registry, _ = make()
+    count = P + 'call_duration_seconds_count{name="one",outcome="success"}'
+    shown = []
+
+    for _ in range(3):
+        registry.circuit_breaker("one").call(work)
+        shown += lines(registry, count)
+        registry.remove("circuit_breaker", "one")
+        shown += lines(registry, count)
+
+    assert [count + " 1"] * 3 == shown
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_in_the_midst_of_scrapes_can_scrape() -> None:
+    registry = Registry()
+    metrics_of(registry, max_names=5)
+    for number in range(30):
+        registry.circuit_breaker(f"b{number}").call(work)
+    stop = threading.Event()
+
+    def scrape() -> None:
+        while not stop.is_set():
+            render(registry)
+
+    threads = [threading.Thread(target=scrape) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    statuses = []
+    for _ in range(15):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(0 if "__other__" in render(registry) else 1)
+        statuses.append(os.waitpid(child, 0)[1])
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+    assert [0] * 15 == statuses
 
 
 def compatible(registry: Registry) -> dict[str, str]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from halfopen._core.histogram import DURATION_BUCKETS, HistogramSnapshot
-from halfopen.instrumentation._samples import Group, Header, Kind, Labels, Layout, Numbers, flat
+from halfopen.instrumentation._samples import Group, Header, Kind, Labels, Layout, Numbers, flat, writable
 
 __all__ = ["Labelled", "Metric", "View", "counter", "gauge", "histogram", "of"]
 
@@ -58,7 +58,7 @@ class View:
 
     def __init__(self, metrics: Sequence[Metric], owner: Labels) -> None:
         self._plan = [(metric.read, _how(metric), metric) for metric in metrics]
-        self._owner = owner
+        self._owner = tuple((name, writable(value)) for name, value in owner)
         self._layouts: dict[tuple[Any, ...], Layout] = {}
 
     def see(self, look: Any) -> tuple[Layout, Numbers]:

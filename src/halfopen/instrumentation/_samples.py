@@ -26,6 +26,7 @@ __all__ = [
     "layout_of",
     "number",
     "to_plain",
+    "writable",
 ]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -186,6 +187,13 @@ def flat(histograms: Iterable[HistogramSnapshot]) -> list[list[float]]:
         one += (histogram.sum, one[-1])
         numbers.append(one)
     return numbers
+
+
+def writable(value: str) -> str:
+    """Return a label's value as UTF-8 can hold it: half a surrogate pair, as in undecodable file names, is replaced."""
+    if value.isascii():
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def escape_label(value: str) -> str:
