@@ -163,6 +163,29 @@ def test_histograms_have_the_same_buckets_and_sums_over_several_exports(monkeypa
     provider.shutdown()
 
 
+def test_two_registries_share_the_instruments_of_one_provider() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    for name in ("one", "two"):
+        registry = Registry()
+        Instruments(registry, meter_provider=provider)
+        Instruments(registry, meter_provider=provider)  # twice is once
+        registry.circuit_breaker(name).call(str)
+
+    calls, started = (
+        {
+            point.attributes["halfopen.circuit_breaker.name"]: point
+            for point in points(reader, f"halfopen.circuit_breaker.{metric}")
+            if point.attributes.get("halfopen.outcome") == "success"
+        }
+        for metric in ("call.duration", "trials")
+    )
+
+    assert {"one": 1, "two": 1} == {name: point.count for name, point in calls.items()}
+    assert {"one": 0, "two": 0} == {name: point.value for name, point in started.items()}
+    provider.shutdown()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_spread_values_make_the_same_histogram(seed: int) -> None:
     rng = random.Random(seed)

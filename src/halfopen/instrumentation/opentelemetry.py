@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -45,7 +46,7 @@ _UP_DOWN_NAMES = frozenset(
 
 class Instruments:
     """
-    The instruments of a registry's policies.
+    The instruments of a registry's policies; registries that share a meter provider share them.
 
     Args:
         source: The registry, or its `Metrics`.
@@ -53,18 +54,26 @@ class Instruments:
     """
 
     def __init__(self, source: Registry | Metrics, *, meter_provider: MeterProvider | None = None) -> None:
+        self._metrics = metrics_of(source) if isinstance(source, Registry) else source
+        _shared(meter_provider).add(self._metrics)
+
+
+class _Shared:
+    """One set of instruments: the SDK makes each name once, and would drop the callbacks of a second set."""
+
+    def __init__(self, meter_provider: MeterProvider | None) -> None:
         from halfopen import __version__
 
-        self._metrics = metrics_of(source) if isinstance(source, Registry) else source
-        self._lock = threading.RLock()  # a signal handler may make a policy, or look, in the midst of it
-        self._looked = float("-inf")
-        self._series: dict[str, list[tuple[Labels, Values]]] = {}
-        self._recorded: dict[tuple[str, Labels], Values] = {}
-        self._record: list[tuple[Metric, str, Any]] = []
+        self._readers: list[_Reader] = []
         meter = metrics.get_meter("halfopen", __version__, meter_provider)
+        self._histograms: list[tuple[Metric, str, Any]] = []
         for kind, rows in catalogue().items():
             for metric in rows:
                 self._create(meter, kind, metric)
+
+    def add(self, source: Metrics) -> None:
+        if not any(reader.source is source for reader in self._readers):
+            self._readers.append(_Reader(source, self._histograms))
 
     def _create(self, meter: Meter, kind: str, metric: Metric) -> None:
         name, unit, text = f"halfopen.{metric.otel}", metric.otel_unit, metric.header.help
@@ -72,7 +81,7 @@ class Instruments:
             made = meter.create_histogram(
                 name, unit, text, explicit_bucket_boundaries_advisory=list(metric.header.bounds)
             )
-            self._record.append((metric, kind, made))
+            self._histograms.append((metric, kind, made))
             return
         callback: Callable[[CallbackOptions], Iterable[Observation]] = partial(self._observe, metric, kind)
         if metric.header.kind is Kind.COUNTER:
@@ -83,21 +92,36 @@ class Instruments:
             meter.create_observable_gauge(name, [callback], unit, text)
 
     def _observe(self, metric: Metric, kind: str, options: CallbackOptions) -> Iterable[Observation]:
-        series = self._look().get(metric.name, [])
-        return [Observation(values[0], _attributes(kind, metric, labels)) for labels, values in series]
+        return [
+            Observation(values[0], _attributes(kind, metric, labels))
+            for reader in list(self._readers)
+            for labels, values in reader.look().get(metric.name, [])
+        ]
 
-    def _look(self) -> dict[str, list[tuple[Labels, Values]]]:
+
+class _Reader:
+    """Looks at one registry, once for all callbacks of an export, and records what its histograms have gained."""
+
+    def __init__(self, source: Metrics, histograms: list[tuple[Metric, str, Any]]) -> None:
+        self.source = source
+        self._histograms = histograms
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._series: dict[str, list[tuple[Labels, Values]]] = {}
+        self._recorded: dict[tuple[str, Labels], Values] = {}
+
+    def look(self) -> dict[str, list[tuple[Labels, Values]]]:
         with self._lock:
             now = time.monotonic()
             if now - self._looked > _SAME_EXPORT:
-                found = self._metrics.scrape().series()
+                found = self.source.scrape().series()
                 self._series = {header.name: series for header, series in found.items()}
                 self._looked = time.monotonic()
                 self._record_histograms()
             return self._series
 
     def _record_histograms(self) -> None:
-        for metric, kind, made in self._record:
+        for metric, kind, made in self._histograms:
             for labels, values in self._series.get(metric.name, []):
                 before = self._recorded.get((metric.name, labels), (0,) * len(values))
                 if values[-1] < before[-1]:
@@ -107,6 +131,22 @@ class Instruments:
                 for value, times in spread(metric.header.bounds, before, values):
                     for _ in range(times):
                         made.record(value, attributes)
+
+
+_SHARED: WeakKeyDictionary[MeterProvider, _Shared] = WeakKeyDictionary()
+_GLOBAL: list[_Shared] = []
+_LOCK = threading.Lock()
+
+
+def _shared(provider: MeterProvider | None) -> _Shared:
+    with _LOCK:
+        if provider is None or provider is metrics.get_meter_provider():
+            if not _GLOBAL:
+                _GLOBAL.append(_Shared(None))
+            return _GLOBAL[0]
+        if provider not in _SHARED:
+            _SHARED[provider] = _Shared(provider)
+        return _SHARED[provider]
 
 
 def spread(bounds: tuple[float, ...], before: Values, values: Values) -> list[tuple[float, int]]:
