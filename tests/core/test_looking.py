@@ -574,6 +574,18 @@ def test_quiet_successes_are_kept_when_the_window_changes() -> None:
     assert (5, 0, 0) == bench.window()
 
 
+def test_calls_that_are_too_old_do_not_come_into_a_changed_window() -> None:
+    bench = Bench(window=TimeWindow(10, 10))
+    bench.fail(1)
+    bench.clock.advance(5.0)
+    bench.succeed(2)
+    bench.clock.advance(5.0)
+
+    bench.breaker.configure(window=CountWindow(20))
+
+    assert (2, 0, 0) == bench.window()
+
+
 def test_changing_the_settings_keeps_step_and_remaining_wait() -> None:
     bench = Bench()
     bench.fail(4)

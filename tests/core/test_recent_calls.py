@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from halfopen import CircuitBreaker, CountWindow, TimeWindow
 from halfopen.testing import FakeClock
@@ -104,3 +106,48 @@ def test_a_moment_of_the_breakers_clock_has_a_unix_time() -> None:
     clock.advance(90.0)
 
     assert clock.wall() - 90.0 == pytest.approx(breaker.unix_time(breaker.history[-1].at))
+
+
+def fails() -> None:
+    raise ValueError
+
+
+def call(breaker: CircuitBreaker, letter: str) -> None:
+    """Let one fast call end: a wrapped one that fails or succeeds, or one that holds a permit and succeeds."""
+    if letter == "f":
+        with pytest.raises(ValueError):
+            breaker.call(fails)
+    elif letter == "o":
+        breaker.call(int)
+    else:
+        breaker.acquire().success()
+
+
+@given(st.text("fop", max_size=30))
+@example("oofpofffoopf")
+@example("ofofofof")
+def test_calls_that_were_not_judged_by_themselves_are_counted_in_their_order(letters: str) -> None:
+    breaker = breaker_on(
+        FakeClock(), window=CountWindow(100), minimum_calls=1, failure_rate_threshold=None, failure_count_threshold=90
+    )
+
+    for letter in "of" + letters:
+        call(breaker, letter)
+    look, shown = breaker.snapshot(), breaker.recent_calls()
+
+    told = ("of" + letters).replace("p", "o")
+    assert shown is not None
+    assert told == shown.calls
+    assert len(told) - len(told.rstrip("f")) == look.streak
+    assert (len(told), told.count("f")) == (look.calls, look.failures)
+    assert (told.count("o"), told.count("f")) == (look.counters.successes, look.counters.failures)
+
+
+def test_failures_that_cannot_trip_are_not_judged_by_themselves() -> None:
+    breaker = breaker_on(FakeClock(), failure_rate_threshold=None, failure_count_threshold=90, minimum_calls=1)
+
+    for letter in "fofop":
+        call(breaker, letter)
+    state = breaker._circuit.state
+
+    assert (1, 1, 1) == (len(state.quiet_failures), len(state.quiet_permits), len(state.quiet) - 1)
