@@ -263,6 +263,47 @@ def test_findings_come_in_the_order_of_the_rules_and_each_pair_has_its_own() -> 
     ] == [(finding.code, finding.policies) for finding in findings]
 
 
+@pytest.mark.parametrize(
+    ("plan", "policies"),
+    [
+        ([timeout(6.0, "total", trial_seconds=1.0), breaker()], ("cb", "total")),
+        ([breaker(), timeout(9.0), bulkhead()], ("cb", "t")),
+        ([breaker(), timeout(8.0, "x"), timeout(8.0, "y")], ("cb", "x")),
+        ([Step(kind="Mine", name="m"), breaker(), timeout(9.0)], ("cb", "t")),
+    ],
+)
+def test_the_tightest_limit_around_or_inside_a_breaker_counts(plan: list[Step], policies: tuple[str, ...]) -> None:
+    assert [("timeout_beyond_lease", policies)] == [(finding.code, finding.policies) for finding in lint(plan)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "policies"),
+    [
+        ([timeout(20.0, "x"), timeout(20.0, "y"), retry(), timeout(10.0, "each")], ("x", "r", "each")),
+        ([timeout(20.0, "x"), retry(), timeout(10.0, "each"), timeout(10.0, "same")], ("x", "r", "each")),
+        ([Step(kind="Mine", name="m"), timeout(20.0, "x"), retry(), timeout(10.0, "each")], ("x", "r", "each")),
+    ],
+)
+def test_the_first_of_two_equal_limits_of_all_attempts_is_named(plan: list[Step], policies: tuple[str, ...]) -> None:
+    assert [("attempts_beyond_total", policies)] == [(finding.code, finding.policies) for finding in lint(plan)]
+
+
+def test_each_policy_is_looked_at_though_one_before_has_nothing_to_tell() -> None:
+    plan = [
+        retry("a"),
+        retry("b", total=10.0),
+        fallback("c"),
+        fallback("d", answers_refusals="swept"),
+        breaker(),
+        timeout(5),
+    ]
+
+    findings = {finding.code: finding.policies for finding in lint(plan)}
+
+    assert ("b", "t") == findings["attempts_beyond_total"]
+    assert ("d", "cb") == findings["fallback_hides_refusals"]
+
+
 def test_a_step_that_may_refuse_is_known_by_its_lease_or_its_kind() -> None:
     assert [True, True, True, True, False, False] == [
         step.refuses
