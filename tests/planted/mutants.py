@@ -15,10 +15,12 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 import libcst
 from mutmut.mutation.file_mutation import mutate_file_contents
@@ -69,15 +71,28 @@ class Mutant:
         """The name in reports, such as ``windows.CountedCalls.add 3``."""
         return f"{self.where} {self.number}"
 
-    def begin(self) -> None:
-        """Let the function do what its mutant does, in this process and for good."""
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Let the function do what its mutant does, in this process."""
         if len(self.function.__closure__ or ()) == len(self.copy.__closure__ or ()):
-            self.function.__code__ = self.copy.__code__
-            self.function.__defaults__ = self.copy.__defaults__
-            self.function.__kwdefaults__ = self.copy.__kwdefaults__
+            before = _content(self.function)
+            _fill(self.function, _content(self.copy))
+            yield
+            _fill(self.function, before)
         else:  # the error takes away `super()`, and with it the cell that holds the class
             owner, _, name = self.place.rpartition(".")
-            setattr(getattr(sys.modules[self.function.__module__], owner), name, self.copy)
+            holder = getattr(sys.modules[self.function.__module__], owner)
+            setattr(holder, name, self.copy)
+            yield
+            setattr(holder, name, self.function)
+
+
+def _content(function: FunctionType) -> tuple[Any, Any, Any]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _fill(function: FunctionType, content: tuple[Any, Any, Any]) -> None:
+    function.__code__, function.__defaults__, function.__kwdefaults__ = content
 
 
 def watch(function: FunctionType, where: str, seen: set[str]) -> None:
