@@ -18,7 +18,9 @@ from halfopen import Registry
 from halfopen.console import Identity, Member, _app, _orders, app
 from halfopen.console._audit import AuditLog
 from halfopen.console._channel import Order, read_members, write_order
+from halfopen.console._sources import RunDirectory
 from halfopen.retry_queue import RetryQueue
+from halfopen.testing import FakeClock
 from tests.console.support import Operator, audit_lines, console_of, read_events, served, shop, until
 
 pytestmark = pytest.mark.anyio
@@ -526,3 +528,36 @@ async def test_an_order_that_only_some_can_be_told_says_who_was_not(
     members[0].stop()
 
     assert (["web-0"], ["web-1"]) == (answer["obeyed"], answer["pending"])
+
+
+@pytest.mark.parametrize(("seconds", "gone"), [(-3600.0, True), (-1.0, False), (1.0, False), (3600.0, True)])
+def test_a_process_that_died_before_the_clock_was_set_is_gone(seconds: float, gone: bool, tmp_path: Path) -> None:
+    Member(shop(), tmp_path, name="web", worker=0).publish()
+    path = tmp_path / "console-0.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, "at": data["at"] + seconds, "interval": 60.0}))
+
+    [report] = RunDirectory(tmp_path).read()
+
+    assert gone is report.gone
+    assert report.age >= 0.0
+
+
+async def test_the_end_of_an_order_outlives_the_console(tmp_path: Path) -> None:
+    clock = FakeClock()
+    registry = Registry(clock=clock)
+    breaker = registry.circuit_breaker(NAME)
+
+    async with operating(registry, audit=tmp_path / "audit.jsonl") as dana:
+        await dana.order(NAME, "force_open", ends_in=900)
+    async with operating(registry, audit=tmp_path / "audit.jsonl") as dana:
+        shown = (await dana.snapshot())["breakers"][0]["processes"][0]
+        [entry] = (await dana.get("/api/audit")).json()["entries"]
+    clock.advance(899.0)
+    before = breaker.state
+    clock.advance(2.0)
+
+    assert ("forced_open", "dana") == (shown["state"], shown["by"])
+    assert 900.0 == pytest.approx(shown["ends_at"] - shown["entered"], abs=1.0)
+    assert ("force_open", {"web-1": "forced_open"}) == (entry["action"], entry["after"])
+    assert ("forced_open", "closed") == (before, breaker.state)

@@ -131,6 +131,12 @@ def test_a_page_that_does_not_read_is_let_go_and_the_others_are_not() -> None:
         before = len(read)
         until(lambda: len(read) > before + 3)
         slow.close()
+        pages = httpx.get(f"{server.url}/api/snapshot").json()["pages"]
+        with streaming(server.url) as events:
+            _, again, _ = next(events)
+
+    assert {"watching": 1, "let_go": 1} == pages
+    assert "snapshot" == again
 
 
 def _slow_reader(server: Served) -> socket.socket:

@@ -164,6 +164,7 @@ class Hub:
             if not client.ended.is_set():
                 client.put(event)
                 self.dropped += client.ended.is_set()
+        self.picture.pages = {"watching": len(self.clients), "let_go": self.dropped}
 
     # Looking
 

@@ -41,6 +41,7 @@ class Picture:
         self.version = 0
         self.title = title
         self.environment = environment
+        self.pages = {"watching": 0, "let_go": 0}
         self._objects: dict[Key, dict[str, Any]] = {}
         self._changes: list[list[Any]] = []
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS)
@@ -139,6 +140,7 @@ class Picture:
             "breakers": [{"name": name, **fields} for name, fields in breakers.items()],
             "queues": [{"name": key[1], **fields} for key, fields in self._of("queue")],
             "events": list(self._events),
+            "pages": self.pages,
         }
 
     def _of(self, kind: str) -> Iterable[tuple[Key, dict[str, Any]]]:

@@ -107,7 +107,8 @@ class RunDirectory:
 
     def _fresh(self, members: dict[int, dict[str, Any]], now: float) -> Iterable[Report]:
         for data in members.values():
-            gone = now - data["at"] > _MISSED * data["interval"] + 1.0
+            # Far ahead as well: it was written before somebody set the clock back.
+            gone = abs(now - data["at"]) > _MISSED * data["interval"] + 1.0
             channel = None if gone else "directory"
             yield Report(data["id"], max(now - data["at"], 0.0), gone, channel, data["breakers"], data["acks"])
         for one in published(self.directory, now=now):
