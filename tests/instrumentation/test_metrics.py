@@ -36,6 +36,7 @@ from halfopen.instrumentation import enumerations
 from halfopen.instrumentation._breaker_look import look_at
 from halfopen.instrumentation._durations import Durations
 from halfopen.instrumentation._samples import Kind, Labels, Scrape
+from halfopen.instrumentation.exposition import prometheus_text
 from halfopen.instrumentation.metrics import Metrics, catalogue, metrics_of
 from halfopen.instrumentation.prometheus import render
 from halfopen.pipeline import Pipeline
@@ -215,6 +216,51 @@ def test_a_look_is_the_snapshots_numbers_through_a_whole_life() -> None:
         )  # fmt: skip
 
     assert len(states) >= 6
+
+
+def test_refusals_that_need_a_setting_are_there_where_it_is_set() -> None:
+    registry, _ = make()
+    registry.circuit_breaker("plain")
+    registry.circuit_breaker("both", ramp=Ramp(), half_open=HalfOpen(eligible=lambda *args, **kwargs: True))
+
+    reasons: dict[str, set[str]] = {}
+    for labels in numbers(metrics_of(registry).scrape(), P + "rejections_total"):
+        reasons.setdefault(dict(labels)["name"], set()).add(dict(labels)["reason"])
+
+    always = {"open", "trial_budget", "forced_open"}
+    assert {"plain": always, "both": always | {"not_eligible", "recovering"}} == reasons
+
+
+def test_the_buckets_are_those_of_the_page() -> None:
+    bounds = {metric.name: metric.header.bounds for rows in catalogue().values() for metric in rows}
+    durations = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+    assert durations == bounds[P + "call_duration_seconds"] == bounds["halfopen_retry_delay_seconds"]
+    assert (1, 2, 3, 4, 5, 10) == bounds["halfopen_retry_attempts_per_call"]
+    assert (1, 5, 15, 60, 300, 900, 3600, 14400, 86400) == bounds["halfopen_queue_completion_age_seconds"]
+
+
+def test_no_lock_of_a_breaker_is_needed_to_format_what_was_seen() -> None:
+    registry, _ = make()
+    breaker = registry.circuit_breaker("one")
+    scrape = metrics_of(registry).scrape()
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with breaker._lock:
+            taken.set()
+            done.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(60)
+    text = prometheus_text(scrape)
+    ended_before = done.is_set()
+    done.set()
+    holder.join()
+
+    assert P + "state{" in text
+    assert not ended_before
 
 
 def test_unknown_is_an_absent_series() -> None:

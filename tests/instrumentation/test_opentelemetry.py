@@ -101,6 +101,18 @@ def test_the_buckets_are_ours(exported: tuple[Scrape, str]) -> None:
     assert [*map(str, DURATION_BUCKETS), "+Inf"] == bounds[: len(DURATION_BUCKETS) + 1]
 
 
+def test_names_and_units_follow_the_rules_of_the_semantic_conventions() -> None:
+    rows = [metric for metrics in catalogue().values() for metric in metrics]
+
+    assert {"circuit_breaker.failure.ratio", "circuit_breaker.slow_call.ratio"} == {
+        metric.otel for metric in rows if metric.otel_unit == "1"
+    }
+    assert [] == [m.otel for m in rows if not re.fullmatch(r"1|s|\{[a-z]+\}", m.otel_unit)]
+    assert [] == [m.otel for m in rows if re.search(r"_total|_?seconds|[^a-z_.]", m.otel)]
+    assert [] == [m.otel for m in rows if (m.otel_unit == "s") != ("_seconds" in m.name)]
+    assert len(rows) == len({metric.otel for metric in rows})
+
+
 def test_attributes_are_namespaced(exported: tuple[Scrape, str]) -> None:
     _, text = exported
 

@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from halfopen import Registry
+from halfopen.instrumentation._samples import Kind
 from halfopen.instrumentation.metrics import catalogue, metrics_of
 from halfopen.instrumentation.prometheus import wsgi_app
+from halfopen.instrumentation.resilience4j_prometheus import compatible_metrics
 from tests.instrumentation.everything import serve
 from tests.instrumentation.prometheus_server import Prometheus, needs_prometheus, running
 
@@ -125,6 +127,17 @@ def test_every_metric_of_the_catalogue_is_scraped(prometheus: Prometheus) -> Non
     wanted = {
         metric.name + ("_count" if metric.header.bounds else "")
         for metrics in catalogue().values()
+        for metric in metrics
+    }
+
+    assert set() == wanted - scraped
+
+
+def test_every_metric_of_the_compatible_set_is_scraped(prometheus: Prometheus) -> None:
+    scraped = set(prometheus.get("/api/v1/label/__name__/values"))
+    wanted = {
+        metric.name + ("_count" if metric.header.kind is Kind.SUMMARY else "")
+        for metrics in compatible_metrics().values()
         for metric in metrics
     }
 
