@@ -139,6 +139,7 @@ def test_a_store_that_is_closed_in_good_order_leaves_no_file(tmp_path: Path) -> 
     assert [] == list((tmp_path / "queue.db-owners").iterdir())
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_does_not_keep_its_parent_alive(tmp_path: Path) -> None:
     parent = FileOwner(tmp_path)
     name = parent.name
