@@ -2,15 +2,16 @@
 import { clock, duration } from "./format.js";
 import { html } from "./html.js";
 import { word } from "./shapes.js";
-import { picture } from "./store.js";
 
 const MOST_ROWS = 40;
 /** Seconds within which the same move of several processes is one line. */
 const TOGETHER = 20;
+/** Seconds from an order's entry in the audit log to the move that it makes, at most. */
+const ORDER_TAKES = 5;
 
 /** @param {{b: any, events: any[], detail: any}} props */
 export function Log({ b, events, detail }) {
-  const told = new Map(before(b, detail).map((row) => [row.id, row]));
+  const told = new Map(untold(b, events, detail).map((row) => [row.id, row]));
   for (const entry of detail?.audit ?? []) told.set(entry.id, { at: entry.at, entry });
   for (const event of events) {
     if (event.kind === "audit") told.set(event.entry.id, { at: event.entry.at, entry: event.entry });
@@ -25,18 +26,20 @@ export function Log({ b, events, detail }) {
 /** @type {Record<string, string>} */
 const ORDERED = { half_open: "try_now", open: "trip", forced_open: "force_open", disabled: "disable", metrics_only: "observe", closed: "reset" };
 
-/** What happened before the console began to look, from the breaker's own history. @param {any} b @param {any} detail @returns {any[]} */
-function before(b, detail) {
-  const start = parseInt(picture.value?.start ?? "0", 16) / 1000;
+/** Moves that no event tells, such as those before the console began to look, from the breaker's own history.
+ *  @param {any} b @param {any[]} events @param {any} detail @returns {any[]} */
+function untold(b, events, detail) {
+  const known = new Set(events.filter((event) => event.kind === "move" && event.breaker === b.name).map((event) => `${event.process} ${event.at} ${event.move[1]}`));
+  const entries = [...(detail?.audit ?? []), ...events.filter((event) => event.kind === "audit").map((event) => event.entry)];
   /** @type {any[]} */
   const found = [];
   for (const [process, moves] of Object.entries(detail?.moves ?? {})) for (const move of moves) {
     const [at, , to, reason, , , , note, by, epoch] = move;
     const id = `${process} ${epoch}`, action = ORDERED[to];
-    const written = (/** @type {any} */ entry) => entry.action === action && Math.abs(entry.at - at) < 3 && entry.scope?.includes(process);
-    if (at >= start) continue;
+    const written = (/** @type {any} */ entry) => entry.action === action && entry.target === b.name && Math.abs(entry.at - at) < ORDER_TAKES && entry.scope?.includes(process);
+    if (reason !== "manual" && known.has(`${process} ${at} ${to}`)) continue;
     if (reason !== "manual") found.push({ id, at, kind: "move", process, move: move.slice(1, 6) });
-    else if (!detail.audit.some(written)) found.push({ id, at, entry: { id, who: by ?? "code", source: "code", action, target: b.name, scope: [process], reason: note, after: { [process]: to } } });
+    else if (!entries.some(written)) found.push({ id, at, entry: { id, who: by ?? "code", source: "code", action, target: b.name, scope: [process], reason: note, after: { [process]: to } } });
   }
   return found;
 }
