@@ -62,6 +62,6 @@ def violations(page: Any) -> list[str]:
 
 def audit_of(url: str, token: str = "dana-secret") -> list[dict[str, Any]]:
     """Return the audit log as the API tells it, newest first."""
-    answer = httpx.get(f"{url}/api/audit", headers={"authorization": f"Bearer {token}"})
+    answer = httpx.get(f"{url}/api/audit", headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE)
     entries: list[dict[str, Any]] = answer.json()["entries"]
     return entries

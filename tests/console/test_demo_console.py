@@ -17,10 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.console.pages import expect, log_of, title_begins
+from tests.console.pages import PATIENCE, expect, log_of, title_begins
 from tests.console.support import until
 
 COMMAND = [sys.executable, "-m", "halfopen.cli", "demo", "--no-compare", "--plain"]
+pytestmark = pytest.mark.timeout(300)
+
 WAITING = ("ready", "delayed", "in_flight", "awaiting")
 
 
@@ -98,7 +100,7 @@ def test_the_snapshots_show_the_story_and_the_console_stays_until_ctrl_c() -> No
             most = max(most, waiting(snapshot))
             time.sleep(0.02)
         assert url == url_in(running.until_it_says("the console stays at"))
-        until(lambda: 0 == waiting(httpx.get(f"{url}/api/snapshot", timeout=60).json()))
+        until(lambda: 0 == waiting(httpx.get(f"{url}/api/snapshot", timeout=60).json()), PATIENCE)
         told = moves(url)
         code, complaints = running.interrupt()
 
@@ -112,18 +114,17 @@ def test_the_snapshots_show_the_story_and_the_console_stays_until_ctrl_c() -> No
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.timeout(300)
 def test_the_page_shows_the_story_from_the_first_failure_to_the_drained_queue(open_page: Any) -> None:
-    with demo("--speed", "6", "--stay") as running:
+    with demo("--speed", "4", "--stay") as running:
         url = url_in(running.until_it_says("watch it on the console"))
         page = open_page(url, token=None)
         queue, log = page.get_by_label("Retry queue"), log_of(page)
-        expect(page).to_have_title("all closed · halfopen demo")
-        expect(page.get_by_label("Timeline").get_by_role("heading")).to_have_text("Last minute")
+        expect(page).to_have_title(re.compile("(all closed|partner open) · halfopen demo"))
+        expect(page.get_by_label("Timeline").get_by_role("heading")).to_have_text(re.compile("Last (minute|2 minutes)"))
         expect(page.get_by_label("Timeline")).to_contain_text("nothing known before")
 
         title_begins(page, "partner open")
-        expect(page.locator(".why")).to_contain_text("of the last 20 calls failed (limit 50 %)")
+        expect(page.locator(".why")).to_contain_text(re.compile(r"1\d of the last 20 calls (had )?failed"))
         expect(page.locator(".numbers.six")).to_contain_text("to the next trial")
         expect(queue).to_contain_text("held by this breaker")
         page.reload()
