@@ -79,7 +79,7 @@ def report(mistakes: Iterable[Mistake], *, verbose: bool) -> None:
         if not verbose:
             continue
         if mistake.file is not None and mistake.line is not None:
-            click.echo(f"    {mistake.line:>4} | {linecache.getline(mistake.file, mistake.line).rstrip()}", err=True)
+            click.echo(f"    {mistake.line:>4} | {_visible(linecache.getline(mistake.file, mistake.line))}", err=True)
         if mistake.kind == "unknown_key":
             click.echo(f"         allowed: {mistake.allowed}", err=True)
 
@@ -94,6 +94,11 @@ def print_json(data: Any) -> None:
     """Print data as JSON; what JSON does not know is null (infinity) or text."""
     known = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
     click.echo(json.dumps(known, indent=2, ensure_ascii=False))
+
+
+def _visible(line: str) -> str:
+    # A file may hold what would steer the terminal.
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line.rstrip().replace("\t", "    "))
 
 
 def _one_line(text: str) -> str:

@@ -6,18 +6,20 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any, TypeGuard, cast
 
 from halfopen._core.checking import nearest
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["DEEPEST", "Findings", "Item", "Path", "dotted", "is_list", "is_mapping", "plain"]
+__all__ = ["DEEPEST", "Findings", "Item", "Path", "dotted", "is_endless", "is_list", "is_mapping", "plain"]
 
 Path = tuple[str, ...]
 
 _PLAIN_KEY = re.compile(r"""[^\s."'\[\]\\\x00-\x1f\x7f-\x9f]+""")
 MOST_MISTAKES = 1000
 MOST_COMPARED = 20_000
+MOST_BITS = 10_000
 DEEPEST = 100
 """Tables in tables, or templates of templates; what is deeper is no configuration."""
 
@@ -70,6 +72,11 @@ def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 
 
+def is_endless(value: object) -> bool:
+    """Say whether *value* is a whole number of more digits than Python prints."""
+    return isinstance(value, int) and value.bit_length() > MOST_BITS
+
+
 def plain(item: Any) -> Any:
     """Return the bare value of an item, of a list of items, or of a mapping to items."""
     given = item if isinstance(item, Item) else Item(item, ())
@@ -84,7 +91,12 @@ def plain(item: Any) -> Any:
 
 def dotted(path: Path) -> str:
     """Return a path as text of one line; a key that could be misread stands in quotation marks."""
-    return ".".join(key if _PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in path)
+    return ".".join(key if _PLAIN_KEY.fullmatch(key) and key.isprintable() else _quoted(key) for key in path)
+
+
+def _quoted(key: str) -> str:
+    # What cannot be seen is escaped: it could turn the line around, or clear the screen.
+    return json.dumps(key, ensure_ascii=not key.isprintable())
 
 
 @dataclass(slots=True)
@@ -119,6 +131,7 @@ class Findings:
             return
         path = dotted(where.path) + (f".{below}" if below else "")
         shown = where.shown if where.shown is not None else plain(where) if value is None else value
+        shown = shown.isoformat() if isinstance(shown, (date, time)) else shown
         mistake = Mistake(path, shown, allowed, kind, suggestion, self.file, where.line)
         if mistake not in self.mistakes[-20:]:
             self.mistakes.append(mistake)

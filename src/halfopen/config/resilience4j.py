@@ -50,6 +50,9 @@ def translated(documents: list[Item], findings: Findings) -> tuple[Item, list[Lo
         elif _settings(_spread(document)):
             lost.append((ROOT, f'the document for the profile "{profile}" is left out', document.line))
     reader = _Translation(findings, lost)
+    whole = tree.get(ROOT)
+    if whole is not None and not whole.is_table and whole.value is not None:
+        findings.wrong(whole, "a table of modules, such as circuitbreaker")
     # Thread pools last: where a bulkhead has the same name, it is they that give way, however the file is ordered.
     for name, item in sorted(_settings(tree).items(), key=lambda module: canonical(module[0]) == _THREAD_POOL):
         reader.module(name, item)
@@ -105,7 +108,9 @@ class _Translation:
             if near:
                 self.findings.wrong(item, "no module of resilience4j", "unknown_key", suggestion=MODULES[near].name)
             return
-        groups = {canonical(key): below for key, below in item.value.items()} if item.is_table else {}
+        if not item.is_table and item.value is not None:
+            self.findings.wrong(item, "a table with instances and configs")
+        groups = {canonical(key): below for key, below in item.table.items()}
         configs = self._tables(groups.get("configs"))
         instances = {**self._tables(groups.get("backends")), **self._tables(groups.get("instances"))}
         for key, below in groups.items():

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from halfopen.config.items import DEEPEST, Findings, Item, Path
+from halfopen.config.items import DEEPEST, Findings, Item, Path, is_endless
 from halfopen.config.toml_lines import Statement, TomlLines, scan
 from halfopen.config.values import MissingVariableError, substitute
 
@@ -21,6 +21,7 @@ LARGEST = 1024 * 1024
 """Bytes; a larger file is no configuration, and is not read."""
 
 MOST_DOTS = 1000
+_LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{1000}")
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)| \(at end of document\)")
 _REPEATED = "repeated-header-"
 _REASONS = {
@@ -84,6 +85,9 @@ def read_toml(text: str, findings: Findings) -> Item | None:
     except RecursionError:
         findings.unreadable("not a configuration: nested too deeply")
         return None
+    except ValueError:  # of int()
+        _note_long_number(text, findings)
+        return None
     _note_repeated(seen, findings)
     for number in range(len(seen.repeated)):
         data.pop(f"{_REPEATED}{number}", None)
@@ -92,6 +96,14 @@ def read_toml(text: str, findings: Findings) -> Item | None:
     except RecursionError:
         findings.unreadable("not a configuration: nested too deeply")
         return None
+    except OverflowError:
+        _note_long_number(text, findings)
+        return None
+
+
+def _note_long_number(text: str, findings: Findings) -> None:
+    found = _LONG_NUMBER.search(text)
+    findings.unreadable("a number has too many digits", text.count("\n", 0, found.start()) + 1 if found else None)
 
 
 def _without(text: str, repeated: list[Statement]) -> str:
@@ -125,6 +137,8 @@ def _items(value: Any, path: Path, lines: Mapping[Path, int]) -> Item:
     if bare.is_list:
         parts: list[Any] = value
         return Item([_items(below, (*path, str(n)), lines) for n, below in enumerate(parts)], path, line)
+    if is_endless(value):
+        raise OverflowError
     return Item(value, path, line)
 
 

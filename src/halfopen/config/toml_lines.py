@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -123,7 +124,8 @@ class _Scanner:
             found = form.match(self.text, self.at)
             if found:
                 self.at = found.end()
-                return found[form.groups]
+                key = found[form.groups]
+                return _unescaped(found[0]) if form is _BASIC and "\\" in key else key
         raise _LostError
 
     def setting(self, table: Path, *, statement: bool) -> None:
@@ -190,6 +192,14 @@ class _Scanner:
 
     def line(self, at: int) -> int:
         return bisect_right(self.starts, at)
+
+
+def _unescaped(key: str) -> str:
+    try:
+        unescaped: str = tomllib.loads(f"key = {key}")["key"]
+    except tomllib.TOMLDecodeError:
+        raise _LostError from None
+    return unescaped
 
 
 def scan(text: str) -> TomlLines:

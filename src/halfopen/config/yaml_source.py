@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from halfopen.config.items import DEEPEST, Findings, Item, Path
+from halfopen.config.items import DEEPEST, Findings, Item, Path, is_endless
 
 __all__ = ["read_yaml"]
 
@@ -59,7 +59,17 @@ class _Reader:
             return Item(self.table(node, path), path, line)
         if node.id == "sequence":
             return Item([self.item(part, (*path, str(n))) for n, part in enumerate(node.value)], path, line)
-        return Item(self.loader.construct_object(node), path, line)
+        try:
+            value = self.loader.construct_object(node)
+            if is_endless(value):
+                raise ValueError("a number of too many digits")
+            return Item(value, path, line)
+        except ValueError as error:  # of a date, or of a number of too many digits
+            why = str(error).partition(";")[0]
+            self.findings.wrong(
+                Item(str(node.value)[:100], path, line), f"a value that can be read: {why}", "wrong_type"
+            )
+            return Item(None, path, line)
 
     def table(self, node: Any, path: Path) -> dict[str, Item]:
         if id(node) not in self.known:  # an alias leads here again
@@ -69,6 +79,9 @@ class _Reader:
             self.loader.flatten_mapping(node)
         result: dict[str, Item] = {}
         for key, value in node.value:
+            if key.id != "scalar":
+                self.findings.unreadable("a key has to be a text, not a list or a table", key.start_mark.line + 1)
+                continue
             below = (*path, str(key.value))
             item = self.item(value, below)
             # The line of the key: a block of settings begins there for a reader.
