@@ -358,6 +358,7 @@ def test_the_text_lists_the_policies_and_the_worst_case() -> None:
     [
         ([breaker()], "1 attempt, without a limit in time"),
         ([timeout(3)], "1 attempt, 3 s"),
+        ([hedge(), timeout(3)], "2 attempts, 3 s"),
         ([retry(), timeout(10 / 3)], "3 attempts, 11.5 s"),
         ([retry(sleeps=0.0), timeout(10 / 9)], "3 attempts, 3.333 s"),
         ([retry(attempts=math.inf, sleeps=math.inf)], "any number of attempts, without a limit in time"),
@@ -376,13 +377,14 @@ def test_the_numbers_of_ten_lines_stand_below_each_other() -> None:
 
 
 def test_the_chart_has_a_node_for_each_policy_and_an_arrow_for_each_way() -> None:
-    plan = [retry('a "b" <c>', does="up to 3 attempts"), breaker("x#y\nz"), hedge(attempts=math.inf)]
+    plan = [retry('a "b" <c>', does="up to 3 attempts"), breaker("x#y\nz"), hedge(attempts=math.inf), hedge("i")]
 
     assert describe_mermaid("the <bank>", plan) == (
         "flowchart TB\n"
         '    caller(["the #lt;bank#gt;"]) --> p1\n'
         '    p1["<b>Retry</b> a #quot;b#quot; #lt;c#gt;<br/>up to 3 attempts"] -->|"up to 3 times"| p2\n'
         '    p2["<b>CircuitBreaker</b> x#35;y z"] --> p3\n'
-        '    p3["<b>Hedge</b> h"] -->|"up to any number times"| function\n'
+        '    p3["<b>Hedge</b> h"] -->|"up to any number times"| p4\n'
+        '    p4["<b>Hedge</b> i"] -->|"up to 2 times"| function\n'
         '    function(["the function"])'
     )

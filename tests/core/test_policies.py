@@ -746,6 +746,11 @@ SERIES = "0.1 s × 2 up to 10 s, full jitter apart"
              "attempts": 4, "sleeps": 4.5},
         ),
         (
+            Retry("r", on=OSError, attempts=1, total=5, budget=RetryBudget(0.125)),
+            {"kind": "Retry", "total": 5,
+             "does": f"up to 1 attempts on OSError, {SERIES}, retries at most 12.5 % of calls, all within 5 s"},
+        ),
+        (
             Retry("r", on=own, ignore=(KeyError, RejectedError), attempts=2, backoff=halfopen.constant(3)),
             {"kind": "Retry", "does": "up to 2 attempts on what own() says, 3 s apart", "attempts": 2, "sleeps": 3,
              "heeds_refusals": True},
@@ -853,6 +858,7 @@ SERIES = "0.1 s × 2 up to 10 s, full jitter apart"
              "holds": True},
         ),
         (Mine(), {"kind": "Mine"}),
+        (type("Retry", (), {"name": "of my own"})(), {"kind": "Retry"}),
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )  # fmt: skip
