@@ -26,7 +26,7 @@ from tests.policies.test_every_interrupt import Recorder, meanwhile
 
 pytestmark = [
     pytest.mark.skipif(sys.implementation.name != "cpython", reason="counts CPython's places"),
-    pytest.mark.timeout(60),  # a deadlock is a failure
+    pytest.mark.timeout(300),  # a deadlock is a failure
 ]
 
 
@@ -134,7 +134,7 @@ def look(policy: Any) -> Any:
 
 
 def until_zero(number: Callable[[], int]) -> None:
-    for _ in range(3000):
+    for _ in range(6000):
         if number() == 0:
             return
         threading.Event().wait(0.01)
