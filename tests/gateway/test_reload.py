@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from halfopen import ConfigError
 from halfopen.gateway import Gateway, gateway_from_file
-from tests.gateway.support import Got, Partner, Reply, ask, gateway_serving, partner_serving, until
+from tests.gateway.support import Got, Partner, Reply, ask, gateway_serving, hang, partner_serving, until
 from tests.gateway.test_process import running
 
 
@@ -27,6 +27,7 @@ class Site:
         self.other = other
         self.gateway: Gateway
         self.port = 0
+        self.end: Callable[[], object] = lambda: None
 
     def write(self, text: str, gateway: str = "") -> None:
         named = text.replace("PARTNER", self.partner.url).replace("OTHER", self.other.url)
@@ -34,7 +35,7 @@ class Site:
         port = "" if "port =" in gateway else "port = 0\n"
         self.path.write_text(f"[gateway]\n{port}{queue}{gateway}\n{named}")
 
-    def reload(self, text: str, gateway: str = "") -> None:
+    def reload(self, text: str, gateway: str = "drain = 1\n") -> None:
         self.write(text, gateway)
         self.gateway.registry.reload()
 
@@ -43,9 +44,11 @@ class Site:
 def site(tmp_path: Path, partner: Partner) -> Iterator[Site]:
     with ExitStack() as stack:
         site = Site(tmp_path / "halfopen.toml", partner, stack.enter_context(partner_serving()))
-        site.write('[partner.acme]\nurl = "PARTNER"\n')
+        site.write('[partner.acme]\nurl = "PARTNER"\n', "drain = 1\n")
         site.gateway = gateway_from_file(site.path)
-        site.port = stack.enter_context(gateway_serving(site.gateway))
+        running_gateway = stack.enter_context(ExitStack())
+        site.port = running_gateway.enter_context(gateway_serving(site.gateway))
+        site.end = running_gateway.close
         yield site
 
 
@@ -154,7 +157,7 @@ def test_another_breaker_of_the_file_drives_the_partner_and_its_lane(site: Site)
 def test_limits_and_the_token_count_at_once(site: Site) -> None:
     before = ask(site.port, "/to/acme/x", b"x" * 100).status
 
-    site.reload(ACME, 'max_body = 50\ntoken = "secret"\n')
+    site.reload(ACME, 'max_body = 50\ntoken = "secret"\ndrain = 1\n')
 
     unknown = ask(site.port, "/to/acme/x", b"x")
     known = ask(site.port, "/to/acme/x", b"x" * 100, headers={"Halfopen-Token": "secret"})
@@ -168,11 +171,11 @@ def test_the_limit_of_a_head_counts_for_connections_that_are_open(site: Site) ->
 
 
 @pytest.mark.parametrize(
-    "change", ['host = "::1"', "port = 1", 'queue = "other.db"', 'keep_alive = "5s"', 'drain = "1s"']
+    "change", ['host = "::1"', "port = 1", 'queue = "other.db"', 'keep_alive = "5s"', 'drain = "2s"']
 )
 def test_what_needs_a_restart_is_said(site: Site, change: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "halfopen.gateway"):
-        site.reload(ACME, change + "\n")
+        site.reload(ACME, change + "\n" + ("" if "drain" in change else "drain = 1\n"))
 
     (said,) = [record.getMessage() for record in caplog.records if record.name == "halfopen.gateway"]
     assert "restart" in said
@@ -229,3 +232,17 @@ def test_reloading_over_and_over_under_traffic_breaks_nothing(site: Site) -> Non
     program.join(60)
 
     assert {200} == set(statuses)
+
+
+def test_a_gateway_ends_in_good_order_while_a_removed_partner_is_still_asked(site: Site) -> None:
+    site.partner.answer = lambda seen: Reply(act=hang)
+    got: list[Got] = []
+    program = threading.Thread(target=lambda: got.append(ask(site.port, "/to/acme/x", b"x")))
+    program.start()
+    assert until(lambda: len(site.partner.seen) == 1)
+    site.reload('[partner.globex]\nurl = "OTHER"\n')
+
+    site.end()
+    program.join(60)
+
+    assert (503, "ending") == (got[0].status, got[0].kind)

@@ -198,7 +198,10 @@ class Gateway:
             with suppress(asyncio.CancelledError):
                 await self._sending
         self._loop = None
-        for partner in [*self.partners.values(), *self._retiring]:
+        retiring = dict(self._retiring)
+        for task in retiring.values():
+            task.cancel()
+        for partner in [*self.partners.values(), *retiring]:
             await partner.upstream.close()
         if self._storing is not None:
             self._storing.close()
