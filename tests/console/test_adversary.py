@@ -26,6 +26,7 @@ from tests.console.support import Operator, audit_lines, console_of, read_events
 pytestmark = pytest.mark.anyio
 
 NAME = "payments"
+SECONDS = 60.0
 
 OPEN_TO_ALL = {
     ("GET", "/"),
@@ -347,7 +348,7 @@ async def test_a_deadline_is_a_number_of_seconds(deadline: Any, tmp_path: Path) 
 @pytest.mark.parametrize("counter", ["9" * 5000, "9" * 20, "+1", "1_0", " 1", "\u00b2"])
 def test_a_counter_that_is_none_is_answered_with_a_snapshot(counter: str) -> None:
     with served(shop()) as server:
-        start = httpx.get(f"{server.url}/api/snapshot", timeout=60).json()["start"]
+        start = httpx.get(f"{server.url}/api/snapshot", timeout=SECONDS).json()["start"]
         header = {"last-event-id": f"{start}-{counter}".encode("latin-1")}
         with httpx.stream("GET", f"{server.url}/api/events", headers=header, timeout=60.0) as answer:
             _, name, _ = next(read_events(answer.iter_lines()))
@@ -357,7 +358,7 @@ def test_a_counter_that_is_none_is_answered_with_a_snapshot(counter: str) -> Non
 
 def test_to_ask_for_the_head_of_the_stream_is_no_page() -> None:
     with served(shop()) as server:
-        answer = httpx.head(f"{server.url}/api/events", timeout=60)
+        answer = httpx.head(f"{server.url}/api/events", timeout=SECONDS)
         pages = len(server.console._hub.clients)
 
     assert (200, "text/event-stream", 0) == (
@@ -369,12 +370,15 @@ def test_more_pages_than_there_may_be_are_asked_to_come_later(monkeypatch: pytes
     monkeypatch.setattr(_app, "MOST_PAGES", 2)
 
     with served(shop()) as server:
-        with httpx.stream("GET", f"{server.url}/api/events"), httpx.stream("GET", f"{server.url}/api/events"):
+        with (
+            httpx.stream("GET", f"{server.url}/api/events", timeout=SECONDS),
+            httpx.stream("GET", f"{server.url}/api/events", timeout=SECONDS),
+        ):
             until(lambda: len(server.console._hub.clients) == 2)
-            refused = httpx.get(f"{server.url}/api/events", timeout=60)
-            snapshot = httpx.get(f"{server.url}/api/snapshot", timeout=60)
+            refused = httpx.get(f"{server.url}/api/events", timeout=SECONDS)
+            snapshot = httpx.get(f"{server.url}/api/snapshot", timeout=SECONDS)
         until(lambda: not server.console._hub.clients)
-        with httpx.stream("GET", f"{server.url}/api/events") as again:
+        with httpx.stream("GET", f"{server.url}/api/events", timeout=SECONDS) as again:
             status = again.status_code
 
     assert (503, 200, 200) == (refused.status_code, snapshot.status_code, status)
@@ -445,7 +449,7 @@ def test_two_consoles_may_write_into_one_log(tmp_path: Path) -> None:
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(path), who]) for who in ("dana", "lee")]
 
-    codes = [writer.wait(60) for writer in writers]
+    codes = [writer.wait(SECONDS) for writer in writers]
 
     assert [0, 0] == codes
     assert 400 == len(audit_lines(path))

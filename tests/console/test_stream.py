@@ -131,7 +131,7 @@ def test_a_page_that_does_not_read_is_let_go_and_the_others_are_not() -> None:
         before = len(read)
         until(lambda: len(read) > before + 3)
         slow.close()
-        pages = httpx.get(f"{server.url}/api/snapshot").json()["pages"]
+        pages = httpx.get(f"{server.url}/api/snapshot", timeout=60.0).json()["pages"]
         with streaming(server.url) as events:
             _, again, _ = next(events)
 

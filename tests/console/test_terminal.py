@@ -222,8 +222,12 @@ def test_on_another_address_nobody_looks_without_the_token(tmp_path: Path) -> No
         url = process.stdout.readline().removeprefix("console at ").strip().replace("0.0.0.0", "127.0.0.1")
         token = re.search("token=(.+)$", process.stdout.readline())
         assert token is not None
-        stranger = [httpx.get(url + path).status_code for path in ("api/snapshot", "api/events", "api/audit")]
-        operator = httpx.get(url + "api/snapshot", headers={"authorization": f"Bearer {token[1]}"}).status_code
+        stranger = [
+            httpx.get(url + path, timeout=60.0).status_code for path in ("api/snapshot", "api/events", "api/audit")
+        ]
+        operator = httpx.get(
+            url + "api/snapshot", headers={"authorization": f"Bearer {token[1]}"}, timeout=60.0
+        ).status_code
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 

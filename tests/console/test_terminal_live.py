@@ -416,3 +416,13 @@ def test_a_command_whose_reader_left_ends_quietly() -> None:
         process.wait(SECONDS)
 
     assert b"Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "/", "%2F", "a b?c#d", "ünï"])
+def test_an_order_reaches_a_circuit_whatever_its_name(name: str) -> None:
+    registry = shop(name)
+
+    with served(registry) as server:
+        found = run("order", "trip", name, "--reason", "x", "--url", server.url, "--token", "dana-secret")
+
+    assert (0, f"{name} on web-1: open\n", "") == found
