@@ -37,10 +37,11 @@ function Bar({ title, share, limit, tone, judged, left }) {
 
 /** Each finished round as a column: what is known is how many failed, were slow, were fine. @param {{b: any, moves: any}} props */
 function Rounds({ b, moves }) {
-  const since = Math.min(...b.processes.map((/** @type {any} */ p) => p.left_closed ?? Infinity));
+  const here = b.processes.filter((/** @type {any} */ p) => !p.gone);
+  const since = Math.min(...here.map((/** @type {any} */ p) => p.left_closed ?? Infinity));
   const all = Object.values(moves).flat().filter((/** @type {any} */ m) => m[1] === "half_open" && m[6][0] > 0 && (since === Infinity || m[0] >= since - 1));
   all.sort((a, b_) => a[0] - b_[0]);
-  const present = b.processes.filter((/** @type {any} */ p) => p.state === "half_open").map((/** @type {any} */ p) => p.trials);
+  const present = here.filter((/** @type {any} */ p) => p.state === "half_open").map((/** @type {any} */ p) => p.trials);
   const columns = [
     ...all.map((m) => [...Array(m[6][0] - m[6][1] - m[6][2] + m[6][3]).fill("ok"), ...Array(m[6][2] - m[6][3]).fill("slow"), ...Array(m[6][1]).fill("failed")]),
     ...present.map((/** @type {string[]} */ trials) => trials.filter((t) => t !== "free").map((t) => (t === "succeeded" ? "ok" : t.startsWith("succeeded") ? "slow" : t.startsWith("failed") ? "failed" : "running"))),
