@@ -23,10 +23,12 @@ from halfopen._runtime.deadline import (
     Line,
     check_deadline,
     deadline,
+    impose,
     lift,
     nearest,
     remaining,
     time_left,
+    withdraw,
 )
 from halfopen._runtime.policy import UNFINISHED, decorate, unfinished
 from halfopen._runtime.trials import in_trial
@@ -143,7 +145,11 @@ class Timeout:
             return self._on_thread(partial(fn, *args, **kwargs))
         if settings.trial is None and AMBIENT.get() is None:
             line: Line = (self._now() + settings.seconds, self._clock, settings.name, settings.seconds)
-            token: Token[Line | None] | None = AMBIENT.set(line)
+            try:
+                token: Token[Line | None] | None = AMBIENT.set(line)
+            except BaseException:  # an interrupt, right after it was set
+                withdraw(line, None)
+                raise
         else:
             line, token = self._begin()
         try:
@@ -257,7 +263,7 @@ class Timeout:
         line = (clock.monotonic() + seconds, clock, settings.name, seconds)
         first = nearest(line)
         if first is line:
-            return line, AMBIENT.set(line)
+            return line, impose(line)
         if remaining(first) <= 0:
             with self._lock:
                 self._refused += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
@@ -37,10 +38,11 @@ def at_place(number: int, action: Callable[[], object], intrude: Callable[[], ob
             sys.setprofile(None)
             intrude()
 
+    context = copy_context()  # what is left in it ends here, too
     before = sys.getprofile()
     sys.setprofile(profile)
     try:
-        action()
+        context.run(action)
     except Interrupt:
         pass
     finally:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from halfopen.bulkhead import Bulkhead
 from halfopen.errors import BulkheadFullError
 from halfopen.hedge import Hedge
 from halfopen.rate_limiter import RateLimiter
-from halfopen.timeout import Timeout
+from halfopen.timeout import Timeout, time_left
 from tests.policies.interrupting import Interrupt, at_place
 
 pytestmark = [
@@ -198,3 +199,28 @@ def test_one_interrupted_anywhere_loses_no_worker_thread(make: Callable[[], Any]
         return at_place(number, attempt, interrupt)
 
     places(run)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        partial(Timeout("t", 60).call, int),
+        partial(Timeout("t", 60, trial=30).call, int),
+        partial(Timeout("t", 60, worker_thread=True).call, int),
+    ],
+    ids=["call", "with a trial's limit", "on a thread"],
+)
+def test_one_interrupted_anywhere_leaves_no_deadline_behind(use: Callable[[], object]) -> None:
+    left: list[float | None] = []
+
+    def attempt() -> None:
+        try:
+            with suppress(RuntimeError):
+                use()
+        finally:
+            left.append(time_left())
+
+    places(lambda number: at_place(number, attempt, interrupt), least=3)
+
+    assert len(left) > 3
+    assert {None} == set(left)

@@ -19,10 +19,12 @@ __all__ = [
     "Line",
     "check_deadline",
     "deadline",
+    "impose",
     "lift",
     "nearest",
     "remaining",
     "time_left",
+    "withdraw",
 ]
 
 
@@ -58,6 +60,22 @@ def nearest(line: Line) -> Line:
     return ambient if remaining(ambient) <= remaining(line) else line
 
 
+def impose(line: Line | None) -> Token[Line | None]:
+    """Make *line* the ambient deadline; an interrupt leaves the one before in place."""
+    before = AMBIENT.get()
+    try:
+        return AMBIENT.set(line)
+    except BaseException:
+        withdraw(line, before)
+        raise
+
+
+def withdraw(line: Line | None, before: Line | None) -> None:
+    """Put back the ambient deadline *before*, if *line* was imposed and an interrupt lost its token."""
+    if AMBIENT.get() is line:
+        AMBIENT.set(before)
+
+
 def lift(token: Token[Line | None]) -> None:
     """Take back a deadline; in another context, where a generator may end, there is nothing to take back."""
     with suppress(ValueError):
@@ -87,7 +105,7 @@ class Deadline:
         if self._token is not None:
             raise RuntimeError("a deadline is entered once")
         if self._line is None or nearest(self._line) is self._line:
-            self._token = AMBIENT.set(self._line)
+            self._token = impose(self._line)
         return self
 
     def __exit__(
