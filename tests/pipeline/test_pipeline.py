@@ -226,7 +226,7 @@ def test_a_generator_that_one_policy_cannot_guard_is_refused_with_its_reason() -
 
     pipeline = Pipeline(a_breaker(), Retry("r", on=OSError))
 
-    with pytest.raises(TypeError, match=r"Retry 'r' cannot guard the generator .*numbers: the items it has already"):
+    with pytest.raises(TypeError, match=r"Retry 'r' cannot guard the generator .*numbers: items it has handed out"):
         pipeline(numbers)
     with pytest.raises(TypeError, match="Retry 'r' cannot guard the generator"):
         pipeline.call(numbers)
