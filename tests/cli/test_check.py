@@ -234,3 +234,26 @@ def test_a_file_with_a_gateway_and_no_mistakes_is_right(tmp_path: Path) -> None:
     result = run("check", path, "--no-import")
 
     assert (0, "") == (result.exit_code, result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["chek"], "halfopen: there is no command 'chek'; did you mean check?\n"),
+        (["zzz"], "halfopen: there is no command 'zzz'; `halfopen --help` lists them\n"),
+        (["--bogus"], "halfopen: No such option"),
+    ],
+)
+def test_a_wrong_command_is_one_line(words: list[str], line: str) -> None:
+    result = run(*words)
+
+    assert 2 == result.exit_code
+    assert result.stderr.startswith(line)
+    assert 1 == len(result.stderr.splitlines())
+
+
+def test_without_a_command_there_is_help() -> None:
+    result = run()
+
+    assert "Usage:" in result.output
+    assert "convert" in result.output

@@ -14,6 +14,8 @@ Exit codes, the same for every subcommand:
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,19 @@ def _without_click() -> None:
 def _group() -> click.Group:
     import click
 
+    from halfopen._core.checking import nearest
+    from halfopen.cli.files import BadInput
+
+    @contextmanager
+    def _one_line() -> Generator[None]:
+        try:
+            yield
+        except click.UsageError as error:
+            # Without arguments the help is shown, which is no mistake.
+            if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+                raise
+            raise BadInput(error.format_message()) from None
+
     class LazyGroup(click.Group):
         """A group that imports a subcommand when it is called, not to list it."""
 
@@ -64,6 +79,18 @@ def _group() -> click.Group:
             module, attribute = COMMANDS[cmd_name][0].split(":")
             command: click.Command = getattr(import_module(module), attribute)
             return command
+
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            with _one_line():
+                return super().parse_args(ctx, args)
+
+        def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+            with _one_line():
+                if args[0] not in COMMANDS and not args[0].startswith("-"):
+                    near = nearest(args[0], COMMANDS)
+                    hint = f"; did you mean {near}?" if near else "; `halfopen --help` lists them"
+                    raise click.UsageError(f"there is no command {args[0]!r}{hint}")
+                return super().resolve_command(ctx, args)
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Commands"):
