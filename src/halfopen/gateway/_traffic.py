@@ -45,7 +45,7 @@ class GatewayStats:
 
 class _Counts:
     def __init__(self) -> None:
-        self.requests = dict.fromkeys(GATEWAY_OUTCOMES, 0)
+        self.requests: dict[str, int] = dict.fromkeys(GATEWAY_OUTCOMES, 0)
         self.in_progress = 0
         self.durations = Histogram()
 
@@ -55,7 +55,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self._partners: dict[str, _Counts] = {}
-        self._turned_away = dict.fromkeys(GATEWAY_TURNED_AWAY, 0)
+        self._turned_away: dict[str, int] = dict.fromkeys(GATEWAY_TURNED_AWAY, 0)
 
     def know(self, names: Iterable[str]) -> None:
         """Begin at 0 with these partners; those known before keep what was counted."""

@@ -56,8 +56,11 @@ class Family:
         self, what: str, source: Source, label: str, values: Sequence[str], more: dict[str, Any]
     ) -> dict[str, Any]:
         read = _read(source)
-        told = self._told(what, {"otel_labels": (label,), **more})
-        return {"read": lambda look: of(read(look), values), "label": (label, values), **told}
+
+        def each(look: Any) -> tuple[float, ...]:
+            return of(read(look), values)
+
+        return {"read": each, "label": (label, values), **self._told(what, {"otel_labels": (label,), **more})}
 
     def _told(self, what: str, more: dict[str, Any]) -> dict[str, Any]:
         seconds = what.endswith("_seconds")

@@ -89,7 +89,7 @@ DOOR_METRICS: tuple[Metric, ...] = (
 
 def door_of(gateways: Iterable[GatewayNumbers]) -> Any:
     """Return what all gateways of a process have turned away."""
-    sums = dict.fromkeys(GATEWAY_TURNED_AWAY, 0)
+    sums: dict[str, int] = dict.fromkeys(GATEWAY_TURNED_AWAY, 0)
     for gateway in gateways:
         for reason, count in gateway.turned_away.items():
             sums[reason] += count
