@@ -93,6 +93,7 @@ ERRORS = "an exception class (below Exception), a tuple of them, or a function o
         ),
         (exponential, {"first": -1}, ("first", -1, "a number of seconds of at least 0", "out_of_range")),
         (exponential, {"factor": 0.5}, ("factor", 0.5, "a number of at least 1", "out_of_range")),
+        (exponential, {"factor": 0}, ("factor", 0, "a number greater than 0", "out_of_range")),
         (exponential, {"cap": -1}, ("cap", -1, "a number of seconds of at least 0", "out_of_range")),
         (exponential, {"jitter": "x"}, ("jitter", "x", "one of none, full, equal, decorrelated", "out_of_range")),
         (exponential, {"first": 5, "cap": 1}, ("cap", 1, "cap must be at least first (5 s)", "conflict")),
@@ -717,6 +718,11 @@ def own(error: Exception) -> bool:
     return True
 
 
+class Asked:
+    def __call__(self, error: Exception) -> bool:
+        return True
+
+
 class Mine:
     name = "m"
 
@@ -744,6 +750,10 @@ SERIES = "0.1 s × 2 up to 10 s, full jitter apart"
             Retry("r", on=OSError, attempts=4, backoff=1.5, budget=RetryBudget(0.2)),
             {"kind": "Retry", "does": "up to 4 attempts on OSError, 1.5 s apart, retries at most 20 % of calls",
              "attempts": 4, "sleeps": 4.5},
+        ),
+        (
+            Retry("r", on=Asked(), attempts=1),
+            {"kind": "Retry", "does": f"up to 1 attempts on what a function() says, {SERIES}"},
         ),
         (
             Retry("r", on=OSError, attempts=1, total=5, budget=RetryBudget(0.125)),
