@@ -33,7 +33,15 @@ from halfopen._core.hedging import HedgeBudget, Latencies, Quantile, Race, Verdi
 from halfopen._core.histogram import Histogram
 from halfopen._core.plan_steps import step_of
 from halfopen._core.plans import Step
-from halfopen._core.retry_backoff import Delays, Jitter, constant, decorrelated_jitter, exponential, full_jitter
+from halfopen._core.retry_backoff import (
+    Delays,
+    Jitter,
+    constant,
+    decorrelated_jitter,
+    exponential,
+    full_jitter,
+    next_delay,
+)
 from halfopen._core.retry_budget import TokenBucket
 from halfopen._core.retry_settings import RetrySettings
 from halfopen._core.slots import Line, Slots, Ticket
@@ -307,6 +315,46 @@ def test_a_series_grows_by_its_factor_up_to_its_cap_and_stays_there() -> None:
     assert [0.0, 2.0] == [exponential(0, 2, 5).base(9), exponential(2, 1, 5).base(9)]
 
 
+def test_a_series_that_begins_below_a_second_is_cut_at_its_cap_only() -> None:
+    backoff = exponential(0.25, 2, 7, jitter="none")
+
+    assert [0.25, 0.5, 1.0, 2.0, 4.0, 7.0] == [backoff.base(step) for step in range(1, 7)]
+
+
+def test_only_a_decorrelated_delay_looks_at_the_one_before() -> None:
+    equal, decorrelated = exponential(1, 2, 20, "equal"), decorrelated_jitter(1, 20)
+
+    assert (4.0, 6.0, 20.0) == (
+        next_delay(equal, 3, 9.0, Chance(upper=True)),
+        next_delay(decorrelated, 3, 2.0, Chance(upper=True)),
+        next_delay(decorrelated, 3, 9.0, Chance(upper=True)),
+    )
+
+
+def test_a_backoff_in_user_code_is_told_the_step_and_the_chance_and_must_answer_seconds() -> None:
+    chance = Chance(upper=True)
+    told: list[Any] = []
+
+    def backoff(step: int, rng: Any) -> Any:
+        told.append((step, rng))
+        return answers.pop()
+
+    answers: list[Any] = [5, 0, 0.5]
+    delays = [next_delay(backoff, step, 9.0, chance) for step in (1, 2, 3)]
+
+    assert [0.5, 0.0, 5.0] == delays
+    assert [float] * 3 == [type(delay) for delay in delays]
+    assert [(1, chance), (2, chance), (3, chance)] == told
+
+
+@pytest.mark.parametrize("answer", [-0.1, math.inf, math.nan, True, None, "5"])
+def test_a_backoff_in_user_code_that_answers_no_seconds_is_found_out(answer: Any) -> None:
+    with pytest.raises(ValueError) as wrong:
+        next_delay(lambda step, rng: answer, 1, None, Chance(upper=True))
+
+    assert f"a backoff returns seconds of at least 0, not {answer!r}" == str(wrong.value)
+
+
 def test_a_backoff_describes_itself() -> None:
     assert [
         "2 s", "2 s, full jitter", "0.5 s × 3 up to 8 s", "0.1 s × 2 up to 10 s, equal jitter",
@@ -352,6 +400,17 @@ def test_a_budget_gains_by_itself_only_what_time_brings() -> None:
 
     assert [False, False, True, False, False, True] == answers
     assert 2.0 == bucket.tokens
+
+
+def test_a_budget_gains_from_the_first_millionth_of_a_token_on() -> None:
+    bucket = TokenBucket(share=0.0, burst=1, per_second=1.0, now=0.0)
+    bucket.take(0.0)
+
+    bucket.refill(0.9e-6)
+    before = bucket.tokens
+    bucket.refill(1.5e-6)
+
+    assert (0.0, 1e-6) == (before, bucket.tokens)
 
 
 def test_frequent_questions_do_not_starve_a_budget() -> None:
