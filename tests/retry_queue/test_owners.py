@@ -186,3 +186,21 @@ def test_others_make_the_trial_calls_of_a_process_that_died_in_its_round(open_st
     assert after is not None
     assert round_elsewhere(before.breaker, "other", snapshot["time"], 180.0)
     assert not round_elsewhere(after.breaker, "other", snapshot["time"], 180.0)
+
+
+def test_what_dead_processes_leave_is_swept_up_once_nothing_names_them(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "queue.db"))
+    directory = tmp_path / "queue.db-owners"
+    living, idle, busy = (FileOwner(directory) for _ in range(3))
+    assert "" not in {store.owner(), living.name, idle.name, busy.name}
+    put(store, "m1")
+    claim(store, token=f"{store.lease_prefix()}:{busy.name}.queue:1")
+    for dead in (idle, busy):
+        os.close(dead._held or -1)  # as its end would
+        dead._held = None
+
+    store.sweep_bodies()
+    store.close()
+
+    assert {living.name, busy.name} == {path.stem for path in directory.iterdir()}
+    living.close()

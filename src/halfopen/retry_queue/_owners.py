@@ -8,11 +8,24 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 if sys.platform != "win32":
-    import fcntl
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    def _try_to_lock(file: int) -> bool:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _try_to_lock(file: int) -> bool:
+        return False  # its locks are not those of a file, but of a range of bytes, and mandatory
+
 
 __all__ = ["FileOwner", "owner_of"]
 
@@ -50,18 +63,15 @@ class FileOwner:
             return self._name
 
     def _begin(self) -> str:
-        if sys.platform == "win32":
-            return ""
         name = uuid.uuid4().hex[:16]
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             held = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError:
             return ""
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _try_to_lock(held):
             os.close(held)
+            self.forget(name)
             return ""
         self._held = held
         return name
@@ -71,19 +81,22 @@ class FileOwner:
         return frozenset(name for name in names if name != self._name and self._is_gone(name))
 
     def _is_gone(self, name: str) -> bool:
-        if sys.platform == "win32" or not name.isalnum():
+        if not name.isalnum():
             return False
         try:
             looked = os.open(self._path(name), os.O_RDWR)
         except OSError:
             return False  # nobody can say
         try:
-            fcntl.flock(looked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
+            return _try_to_lock(looked)
         finally:
             os.close(looked)
-        return True
+
+    def sweep(self, used: Container[str]) -> None:
+        """Remove the files of those that are gone and are not *used* any more."""
+        for path in list(self._directory.glob("*.owner")):
+            if path.stem not in used and path.stem != self._name and self._is_gone(path.stem):
+                self.forget(path.stem)
 
     def forget(self, name: str) -> None:
         """Remove the file of one that is gone."""

@@ -224,7 +224,9 @@ class PostgresStore(Store):
     def gone(self, owners: frozenset[str]) -> frozenset[str]:
         """Return those whose lock nobody has held for some seconds: a session that was only cut off comes back."""
         keys = [int(owner) for owner in owners if owner.isdecimal()]
-        held = {str(key) for (key,) in self.read(lambda reader: reader.rows(_HELD, {"keys": keys}))} if keys else set()
+        if not keys:
+            return frozenset()
+        held = {str(key) for (key,) in self.read(lambda reader: reader.rows(_HELD, {"keys": keys}))}
         now = SYSTEM_CLOCK.monotonic()
         self._missing = {owner: self._missing.get(owner, now) for owner in owners - held if owner.isdecimal()}
         return frozenset(owner for owner, since in self._missing.items() if now - since >= self._owner_grace)

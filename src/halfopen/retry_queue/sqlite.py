@@ -234,6 +234,12 @@ class SqliteStore(Store):
         """Return those whose lock is free."""
         return self._owner.gone(owners)
 
+    def sweep_bodies(self, older_than: float = 3600.0) -> int:
+        """Delete stored bodies no row refers to, and the files of processes that died long since."""
+        tokens, rounds = self.read(_inspection.claims)
+        self._owner.sweep(frozenset(map(owner_of, [*tokens, *rounds.values()])))
+        return super().sweep_bodies(older_than)
+
     def close(self) -> None:
         """Commit what waits and close every connection."""
         if self._pid != os.getpid():
