@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import click
@@ -146,7 +146,7 @@ def _json_or_nothing(data: bytes) -> dict[str, Any]:
         found: Any = json.loads(data)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def console_options(command: Callable[..., Any]) -> Callable[..., Any]:

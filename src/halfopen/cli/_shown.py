@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -32,9 +32,10 @@ _ORDER = list(STATES)
 
 def screen() -> Console:
     """Return standard output for rich; what its encoding cannot hold is shown as a question mark."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    return Console(file=sys.stdout, highlight=False)
+    output: Any = sys.stdout
+    if isinstance(output, io.TextIOWrapper):
+        output.reconfigure(errors="replace")
+    return Console(file=cast("TextIO", output), highlight=False)
 
 
 def duration(seconds: float) -> str:

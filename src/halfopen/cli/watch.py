@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import click
@@ -128,7 +128,7 @@ def watch(url: str, token: str | None, everything: bool, once: bool) -> None:
 
 
 @contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
+def _sigterm_as_ctrl_c() -> Generator[None]:
     """Let SIGTERM end the command as Ctrl-C does, so that the terminal is given back."""
 
     def interrupt(*_: object) -> None:
