@@ -33,6 +33,7 @@ from halfopen._core.histogram import DURATION_BUCKETS
 from halfopen._core.outcomes import FAILURE, SUCCESS
 from halfopen._core.states import AUTOMATIC, Reason, allowed_moves
 from halfopen.instrumentation import enumerations
+from halfopen.instrumentation import metrics as metrics_module
 from halfopen.instrumentation._breaker_look import look_at
 from halfopen.instrumentation._durations import Durations
 from halfopen.instrumentation._samples import Kind, Labels, Scrape
@@ -773,6 +774,26 @@ def test_a_child_forked_in_the_midst_of_scrapes_can_scrape() -> None:
         thread.join()
 
     assert [0] * 15 == statuses
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_can_scrape_although_another_thread_was_about_to_ask_for_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry, _ = make()
+    registry.circuit_breaker("one")
+    held = threading.Lock()
+    held.acquire()  # by a thread that the child does not have
+    monkeypatch.setattr(metrics_module._MAKING, "lock", held)
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if P + "state" in render(registry) and metrics_of(Registry()) else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert 0 == status
 
 
 def compatible(registry: Registry) -> dict[str, str]:

@@ -251,7 +251,18 @@ def _weakly(metrics: Metrics, method: str) -> Callable[[Any], None]:
     return call
 
 
-_LOCK = threading.RLock()
+class _Making:
+    """The lock under which metrics are made; a forked child has one that nobody holds."""
+
+    def __init__(self) -> None:
+        self._renew()
+        renew_after_fork(self)
+
+    def _renew(self) -> None:
+        self.lock = threading.RLock()
+
+
+_MAKING = _Making()
 
 
 def metrics_of(registry: Registry, **settings: Any) -> Metrics:
@@ -265,7 +276,7 @@ def metrics_of(registry: Registry, **settings: Any) -> Metrics:
     Raises:
         ValueError: There are metrics already, and *settings* are given.
     """
-    with _LOCK:
+    with _MAKING.lock:
         # Kept by the registry itself, so that both can go together.
         known: Metrics | None = vars(registry).get("_metrics")
         if known is None:

@@ -24,6 +24,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from halfopen._core.events import CallRejected, CircuitTransitioned
+from halfopen._runtime.forking import renew_after_fork
 from halfopen.instrumentation._metric import Metric
 from halfopen.instrumentation._samples import Kind, Labels, Values
 from halfopen.instrumentation.metrics import Metrics, catalogue, metrics_of
@@ -105,10 +106,14 @@ class _Reader:
     def __init__(self, source: Metrics, histograms: list[tuple[Metric, str, Any]]) -> None:
         self.source = source
         self._histograms = histograms
-        self._lock = threading.Lock()
+        self._renew()
+        renew_after_fork(self)
         self._looked = float("-inf")
         self._series: dict[str, list[tuple[Labels, Values]]] = {}
         self._recorded: dict[tuple[str, Labels], Values] = {}
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
     def look(self) -> dict[str, list[tuple[Labels, Values]]]:
         with self._lock:
