@@ -547,6 +547,41 @@ def test_the_quantile_is_known_from_enough_calls_on_and_never_below_its_least() 
     assert [None] * 4 + [0.5, 3.0, 3.0, 3.0, 5.0, 4.0, 4.0, 4.0, 4.0] == values
 
 
+def test_the_lowest_rank_is_the_least_duration() -> None:
+    latencies = Latencies(Quantile(share=0.01, window=10, minimum=1, at_least=0))
+
+    values: list[float | None] = []
+    for seconds in (0.3, 0.2, 0.4):
+        latencies.add(seconds)
+        values.append(latencies.value())
+
+    assert [0.3, 0.2, 0.2] == values
+
+
+def test_durations_are_put_in_order_again_after_an_interrupt_between_two_steps() -> None:
+    latencies = Latencies(Quantile(share=0.5, window=10, minimum=1, at_least=0))
+    for seconds in range(9):
+        latencies.add(float(seconds))
+    latencies._latest.append(100.0)  # an interrupt came before it was sorted in
+
+    latencies.add(9.0)
+
+    assert [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 100.0] == latencies._sorted
+    assert 5.0 == latencies.value()
+
+
+def test_a_race_begins_with_nothing_known_and_a_dropped_attempt_only_leaves() -> None:
+    race = Race()
+    fresh = (race.started, race.running, race.verdict, race.winner, race.value, race.errors)
+    for _ in range(3):
+        race.start()
+
+    race.drop()
+
+    assert (0, 0, None, None, None, []) == fresh
+    assert (3, 2, None) == (race.started, race.running, race.verdict)
+
+
 def test_a_budget_of_hedges_earns_with_calls_and_is_capped() -> None:
     budget, free = HedgeBudget(0.25, cap=2.0), HedgeBudget(None)
 
@@ -676,6 +711,8 @@ def test_what_is_normal_is_a_mean_first_and_an_exponential_average_then() -> Non
 
     assert [1.0, 1.5, round(5 / 3, 9), 1.75] == values[:4]
     assert [1.9, 2.1] == values[9:]
+    longer = baseline([(1.0, 5)] + [(2.0, 5)] * 9 + [(3.0, 5)], windows=20)
+    assert [1.9, round(1.9 + 1.1 * 2 / 21, 9)] == longer[9:]
 
 
 def test_what_is_normal_rises_slowly_while_the_limit_is_reached_and_falls_as_ever() -> None:
