@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from halfopen import HalfOpen, State, exponential
+from halfopen import HalfOpen, State, ThresholdExceeded, TimeWindow, exponential
 from halfopen._core.states import Reason
 from tests.core.driving import SLOW, Bench
 
@@ -124,3 +124,27 @@ def test_each_time_it_is_observed_it_begins_anew_and_the_sums_go_on() -> None:
     bench.fail()
 
     assert ({Reason.FAILURE_RATE: 2}, 1) == told(bench)
+
+
+def test_an_observed_circuit_judges_slow_calls_too() -> None:
+    bench = observed(failure_rate_threshold=None)
+    events = bench.listen(ThresholdExceeded)
+
+    bench.succeed(4, spent=SLOW + 1)
+    bench.succeed(2)
+
+    assert (6, 0, 4) == bench.window()
+    [exceeded] = events.of(ThresholdExceeded)
+    assert (Reason.SLOW_CALL_RATE, (4, 0, 4, 0)) == (exceeded.reason, exceeded.totals)
+
+
+def test_the_window_of_an_observed_circuit_ages_when_its_settings_change() -> None:
+    bench = observed(window=TimeWindow(10, 10))
+    bench.fail(1)
+    bench.clock.advance(5.0)
+    bench.succeed(2)
+    bench.clock.advance(5.0)
+
+    bench.breaker.configure(minimum_calls=3)
+
+    assert (2, 0, 0) == bench.breaker._circuit.state.held()[:3]

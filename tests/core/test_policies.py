@@ -724,6 +724,7 @@ def test_what_is_normal_rises_slowly_while_the_limit_is_reached_and_falls_as_eve
 def test_what_is_normal_falls_faster_after_an_overload() -> None:
     assert [1.0, round(0.55 * 0.95, 9)] == baseline([(1.0, 5), (0.1, 5)])
     assert [3.0, 2.0] == baseline([(3.0, 5), (1.0, 5)])
+    assert [5.0, 2.85] == baseline([(5.0, 5), (1.0, 5)])
 
 
 def adaptive(**settings: Any) -> AdaptiveLimit:
@@ -753,6 +754,39 @@ def test_a_window_without_enough_calls_goes_on() -> None:
         updates.append(limit.updates)
 
     assert [0, 0, 1, 1, 1] == updates
+
+
+def test_a_fresh_limit_has_nobody_inside_and_remembers_for_its_algorithm() -> None:
+    limit = AdaptiveLimit(Gradient2(), initial=10, minimum=1, maximum=99, window=1.0, min_samples=1)
+    fresh = (limit.in_use, limit.peak, limit.exact, limit.limit, limit.updates)
+    limit.peak = 5
+
+    limit.record(0.0, 0.1)
+    limit.record(1.0, 0.1)
+
+    assert (0, 0, 10.0, 10, 0) == fresh
+    assert (10.8, 10, 1) == (limit.exact, limit.limit, limit.updates)
+
+
+def test_a_window_is_judged_by_its_mean_and_lasts_its_whole_time() -> None:
+    limit = adaptive(min_samples=1)
+    limit.in_use = limit.peak = 10
+    updates: list[tuple[float, int]] = []
+    for now in (0.0, 1.0, 1.5, 1.9, 2.0):
+        limit.record(now, 0.6)
+        updates.append((limit.exact, limit.updates))
+
+    assert [(10.0, 0), (11.5, 1), (11.5, 1), (11.5, 1), (12.0, 2)] == updates
+
+
+def test_drops_are_counted_one_by_one() -> None:
+    limit = adaptive(min_samples=3)
+    updates: list[int] = []
+    for now in (0.0, 1.0, 1.1):
+        limit.drop(now)
+        updates.append(limit.updates)
+
+    assert [0, 0, 1] == updates
 
 
 def test_the_mean_of_a_window_leaves_drops_out_and_a_drop_backs_off() -> None:
