@@ -10,6 +10,7 @@ import signal
 import threading
 import weakref
 from bisect import bisect_left
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -746,6 +747,20 @@ def test_a_breaker_that_was_removed_and_made_again_begins_anew_in_its_place() ->
     assert [count + " 1"] * 3 == shown
 
 
+def in_a_child(question: Callable[[], bool]) -> int:
+    """Return the status of a forked child: 0 if the answer is yes; it ends within a minute."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # or the handler of the test run would take it
+            signal.alarm(60)
+            status = 0 if question() else 1
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_forked_in_the_midst_of_scrapes_can_scrape() -> None:
@@ -764,11 +779,7 @@ def test_a_child_forked_in_the_midst_of_scrapes_can_scrape() -> None:
         thread.start()
     statuses = []
     for _ in range(15):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(60)
-            os._exit(0 if "__other__" in render(registry) else 1)
-        statuses.append(os.waitpid(child, 0)[1])
+        statuses.append(in_a_child(lambda: "__other__" in render(registry)))
     stop.set()
     for thread in threads:
         thread.join()
@@ -787,11 +798,7 @@ def test_a_child_can_scrape_although_another_thread_was_about_to_ask_for_metrics
     held.acquire()  # by a thread that the child does not have
     monkeypatch.setattr(metrics_module._MAKING, "lock", held)
 
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        os._exit(0 if P + "state" in render(registry) and metrics_of(Registry()) else 1)
-    _, status = os.waitpid(child, 0)
+    status = in_a_child(lambda: P + "state" in render(registry) and metrics_of(Registry()) is not None)
 
     assert 0 == status
 
