@@ -28,7 +28,7 @@ from halfopen import (
 )
 from halfopen._core.attempts import Again, Failure, GiveUp, Limits, RetryOutcome, may_retry, schedule
 from halfopen._core.concurrency_limits import AdaptiveLimit, Aimd, Gradient2, Sample
-from halfopen._core.gcra import Gcra
+from halfopen._core.gcra import Gcra, seconds_until
 from halfopen._core.hedging import HedgeBudget, Latencies, Quantile, Race, Verdict
 from halfopen._core.histogram import Histogram
 from halfopen._core.plan_steps import step_of
@@ -439,18 +439,33 @@ def test_a_meter_tells_when_and_how_many() -> None:
     assert [0, 1, 1, 2, 3, 3] == [meter.available(now) for now in (10.4, 10.5, 10.9, 11.0, 11.5, 99.0)]
 
 
+def test_a_meter_gives_what_it_has_and_no_more() -> None:
+    meter = Gcra(2, 1.0, 2)
+
+    assert [True, True, False] == [meter.take(5.0) for _ in range(3)]
+    assert (5.5, 6.0, [False, True]) == (meter.due(5.0), meter.tat, [meter.take(5.4), meter.take(5.5)])
+
+
+@pytest.mark.parametrize(
+    ("due", "now", "wait"),
+    [(5.0, 3.0, 2.0), (3.0, 3.0, 0.0), (3.0, 5.0, 0.0), (0.35135135135135137, 0.1, 0.25135135135135140)],
+)
+def test_a_wait_is_the_shortest_that_reaches_its_end(due: float, now: float, wait: float) -> None:
+    assert wait == seconds_until(due, now)
+
+
 def test_a_changed_rate_keeps_what_was_used_and_gives_it_back_at_the_new_one() -> None:
-    used, idle = Gcra(1, 1.0, 3), Gcra(1, 1.0, 1)
+    used, idle = Gcra(1, 2.0, 3), Gcra(1, 1.0, 1)
     for _ in range(3):
         used.take(10.0)
     idle.take(0.0)
 
-    used.change(10.5, 4, 2.0, 2)
+    used.change(11.0, 4, 2.0, 2)
     idle.change(99.0, 4, 2.0, 3)
 
-    assert (0.5, 0.5, 2, 11.75) == (used.interval, used.tolerance, used.burst, used.tat)
+    assert (0.5, 0.5, 2, 12.25) == (used.interval, used.tolerance, used.burst, used.tat)
     assert (0.5, 1.0, 3, 1.0) == (idle.interval, idle.tolerance, idle.burst, idle.tat)
-    assert ([0, 1], 3) == ([used.available(now) for now in (11.2, 11.25)], idle.available(99.0))
+    assert ([0, 1], 3) == ([used.available(now) for now in (11.7, 11.75)], idle.available(99.0))
 
 
 def entered(slots: Slots, count: int) -> list[Ticket]:
@@ -464,6 +479,8 @@ def test_a_slot_goes_to_the_first_in_line_and_is_free_after_the_last() -> None:
     slots = Slots(limit=1, max_waiting=2)
     running, first, second = entered(slots, 3)
 
+    free = Slots(limit=1, max_waiting=1)
+    let_in = [free.enter(Ticket()), free.enter(Ticket())]
     refused = slots.enter(Ticket())
     slots.leave(running)
     slots.leave(running)
@@ -471,6 +488,7 @@ def test_a_slot_goes_to_the_first_in_line_and_is_free_after_the_last() -> None:
     slots.leave(first)
     slots.leave(first)
 
+    assert [True, True] == let_in
     assert (False, [first], 0, 0) == (refused, [*slots.called], slots.in_use, slots.line.waiting)
     assert [False] * 3 == [ticket.granted for ticket in (running, first, second)]
     assert [0, 1, 2] == [ticket.waker for ticket in (running, first, second)]
