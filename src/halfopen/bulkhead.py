@@ -113,7 +113,7 @@ class Bulkhead:
             if not held:
                 pool.wait_for_slot(self.name, self._clock, self._max_wait)
                 held = True
-            result = fn(*args, **kwargs)
+            result = fn(*args, **kwargs) if kwargs else fn(*args)  # type: ignore[call-arg]  # what was given
             kind: object = type(result)
             if kind in UNFINISHED:
                 guarded: Any = unfinished(self, fn, result, args, kwargs, hold=self)

@@ -181,7 +181,7 @@ class CircuitBreaker(Guarding, Orders, Looking):
             gated: T = self._gated_any_call(fn, args, kwargs)
             return gated
         try:
-            result = fn(*args, **kwargs)
+            result = fn(*args, **kwargs) if kwargs else fn(*args)  # type: ignore[call-arg]  # what was given
         except BaseException as error:
             self._failed(state, began, error)
             raise

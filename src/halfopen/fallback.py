@@ -90,7 +90,7 @@ class Fallback:
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call *fn*, or answer for it."""
         try:
-            result = fn(*args, **kwargs)
+            result = fn(*args, **kwargs) if kwargs else fn(*args)  # type: ignore[call-arg]  # what was given
         except self._on as error:
             return cast(R, self._answer(error))
         kind: object = type(result)

@@ -153,7 +153,7 @@ class Timeout:
         else:
             line, token = self._begin()
         try:
-            result = fn(*args, **kwargs)
+            result = fn(*args, **kwargs) if kwargs else fn(*args)  # type: ignore[call-arg]  # what was given
             kind: object = type(result)
             if kind in UNFINISHED:
                 unfinished(self, fn, result, args, kwargs, no_generators=_NO_GENERATORS)
