@@ -155,9 +155,12 @@ def test_a_killed_gateway_brings_its_console_back_to_the_same_url() -> None:
 
 
 def test_without_a_console_the_demo_is_what_it_was() -> None:
-    done = subprocess.run(
-        [*COMMAND, "--speed", "100", "--no-console"], capture_output=True, text=True, timeout=240, check=False
-    )
+    for speed in ("100", "25", "8"):  # a busy machine cannot follow the quickest story
+        done = subprocess.run(
+            [*COMMAND, "--speed", speed, "--no-console"], capture_output=True, text=True, timeout=240, check=False
+        )
+        if done.returncode == 0:
+            break
 
     assert (0, "") == (done.returncode, done.stderr)
     assert "console" not in done.stdout
