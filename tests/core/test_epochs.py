@@ -217,3 +217,14 @@ def test_durations_of_all_recorded_calls_go_to_the_sink() -> None:
     bench.breaker.snapshot()
 
     assert [("failure", 2.0), ("success", 0.5), ("ignored", 0.0)] == told
+
+
+def test_a_refusal_is_no_permit() -> None:
+    bench = half_open(permitted_calls=1)
+    held = bench.begin()
+
+    reasons = [bench.refusal().reason for _ in range(2)]
+
+    permits = bench.breaker.snapshot().counters.permits
+    assert (["trial_budget"] * 2, 1) == (reasons, len(held))
+    assert (5, 4, 1) == (permits.issued, permits.settled, permits.in_flight)

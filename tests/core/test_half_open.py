@@ -502,3 +502,16 @@ class Told:
 
     def of_result(self, value: object, /) -> Classified:
         return self.answer
+
+
+def test_a_trial_that_expired_makes_room_for_the_next_one() -> None:
+    bench = half_open(permitted_calls=4, max_concurrent_calls=1, failure_rate_threshold=1.0, trial_timeout=10.0)
+    held = bench.begin()
+    refused = bench.refusal()
+    bench.clock.advance(10.0)
+
+    bench.breaker.tick()
+    following = bench.begin()
+
+    assert ("trial_budget", 1, True) == (refused.reason, len(held), following[0].trial)
+    assert (State.HALF_OPEN, (1, 1, 0)) == (bench.state, bench.window())
