@@ -228,3 +228,14 @@ def test_a_refusal_is_no_permit() -> None:
     permits = bench.breaker.snapshot().counters.permits
     assert (["trial_budget"] * 2, 1) == (reasons, len(held))
     assert (5, 4, 1) == (permits.issued, permits.settled, permits.in_flight)
+
+
+def test_permits_of_a_closed_circuit_are_in_flight_until_they_end() -> None:
+    bench = Bench()
+
+    held = bench.begin(3)
+    begun = bench.breaker.snapshot().counters.permits
+    held[0].success()
+    ended = bench.breaker.snapshot().counters.permits
+
+    assert [(3, 0, 3), (3, 1, 2)] == [(sums.issued, sums.settled, sums.in_flight) for sums in (begun, ended)]
