@@ -304,6 +304,12 @@ def test_each_policy_is_looked_at_though_one_before_has_nothing_to_tell() -> Non
     assert ("d", "cb") == findings["fallback_hides_refusals"]
 
 
+def test_each_fallback_that_hides_refusals_is_told() -> None:
+    plan = [fallback("a", answers_refusals="swept"), fallback("b", answers_refusals="swept"), breaker()]
+
+    assert [("a", "cb"), ("b", "cb")] == [finding.policies for finding in lint(plan)]
+
+
 def test_a_step_that_may_refuse_is_known_by_its_lease_or_its_kind() -> None:
     assert [True, True, True, True, False, False] == [
         step.refuses
