@@ -353,6 +353,16 @@ def test_an_open_circuit_goes_on_waiting_after_a_restart() -> None:
     )  # fmt: skip
 
 
+def test_a_restored_wait_is_the_one_that_was_begun_whatever_is_set_now() -> None:
+    bench = Bench()
+    bench.fail(4)
+    bench.clock.advance(10.0)
+
+    look = restored(bench, slept=5.0, wait_in_open=100.0).breaker.snapshot()
+
+    assert (15.0, 30.0) == (look.remaining_wait, look.wait)
+
+
 def test_a_wait_that_ended_meanwhile_is_over() -> None:
     bench = restored(Bench().go(State.OPEN), slept=1e5)
 
