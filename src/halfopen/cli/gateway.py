@@ -26,8 +26,8 @@ def gateway(path: Path, check: bool, as_json: bool) -> None:
     """
     Send what programs post to /to/PARTNER/path on to the partner, through its pipeline.
 
-    SIGTERM and Ctrl-C let exchanges in flight end; SIGHUP reads the file again: policies, partners, limits. Exit codes: 0
-    ended in good order, 2 the file is wrong, or its address or queue cannot be used.
+    SIGTERM and Ctrl-C let exchanges in flight end; SIGHUP reads the file again: policies, partners, limits.
+    Exit codes: 0 ended in good order, 2 the file is wrong, or its address or queue cannot be used.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     parts = _loaded()
