@@ -455,6 +455,32 @@ def test_stats_call_messages_behind_an_open_breaker_delayed(store: Store, clock:
     assert ["open"] == [lane.breaker for lane in queue.lanes()]
 
 
+def test_the_time_to_drain_is_told_at_the_pace_since_the_circuit_closed(store: Store, clock: FakeClock) -> None:
+    class Slow(Partner):
+        def __call__(self, delivery: Delivery) -> Report:
+            clock.advance(2.0)
+            return super().__call__(delivery)
+
+    queue, partner = hub(store, clock), Slow()
+    queue.lane("acme", sender=partner, breaker=breaker(clock), profile=PROFILE)
+    fill(queue, 5)
+    queue.tick()
+    for number in range(10):
+        queue.submit("acme", b"body", message_id=f"<late{number}>").result()
+    trip(queue, partner)
+    while_open = queue.lanes()[0].drain_seconds
+    partner.script = [DELIVERED]
+    clock.advance(3_600)
+    queue.tick()
+    for number in range(7):
+        queue.submit("acme", b"more", message_id=f"<more{number}>").result()
+
+    lane = queue.lanes()[0]
+
+    assert (None, "closed") == (while_open, lane.breaker)
+    assert 14.0 == lane.drain_seconds
+
+
 def test_the_hubs_rate_holds_over_all_lanes(tmp_path: Path, clock: FakeClock) -> None:
     queue, partner = hub(SqliteStore(tmp_path / "q.db", clock=clock), clock, rate=10.0), Partner()
     for name in ("acme", "globex"):

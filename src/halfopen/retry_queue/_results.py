@@ -45,7 +45,7 @@ class Results:
         self._breaker = breaker
         self.profile = profile
         self._refusals: tuple[str, int] = ("", 0)
-        self._done_at: deque[float] = deque(maxlen=64)
+        self._done: deque[tuple[int, float]] = deque(maxlen=64)  # epoch of the send, monotonic time of its end
 
     def settle(self, attempt: Attempt, report: Report) -> None:
         """Tell the breaker, then the store; the breaker even if the store is gone: it is a fact about the partner."""
@@ -112,7 +112,7 @@ class Results:
     def announce(self, message: Message, change: Change) -> None:
         """Count what became of a message, and raise its alert."""
         if change.state is MessageState.DONE:
-            self._done_at.append(self._hub.clock.monotonic())
+            self._done.append((message.epoch, self._hub.clock.monotonic()))
             self._hub.tally.done(max(0.0, self._hub.clock.wall() - message.created))
         elif change.state is MessageState.DEAD:
             self._hub.tally.dead()
@@ -144,8 +144,15 @@ class Results:
             self._breaker.acquire().failure()
 
     def drain_seconds(self, backlog: int) -> float | None:
-        """Estimate seconds until *backlog* messages are gone, at the pace of the last ones; None where unknown."""
-        done = list(self._done_at)
-        if backlog == 0 or len(done) < 2:
+        """
+        Estimate seconds until *backlog* messages are gone; None while nothing may be sent, or where it is unknown.
+
+        The pace is that of the last ones since the circuit closed: no pause before counts.
+        """
+        if self._breaker.state not in _SENDS_FREELY:
             return None
-        return backlog * max(0.0, self._hub.clock.monotonic() - done[0]) / len(done)
+        done = list(self._done)
+        ends = [end for epoch, end in done if epoch == done[-1][0]]
+        if backlog == 0 or len(ends) < 2:
+            return None
+        return backlog * (ends[-1] - ends[0]) / (len(ends) - 1)
