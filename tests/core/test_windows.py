@@ -51,6 +51,27 @@ def test_a_time_window_holds_whole_buckets(buckets: int, steps: list[tuple[float
         assert plain([kind for bucket, kind in calls if bucket > int(now) - buckets]) == window.window()
 
 
+@given(st.integers(1, 8), st.lists(st.tuples(st.sampled_from("F.Sf"), st.integers(0, 12)), max_size=20))
+@example(3, [("F", 1), ("F", 2), (".", 2), ("F", 9)])
+@example(8, [("f", 1), ("F", 3), (".", 1), ("F", 2)])
+def test_calls_counted_many_at_a_time_are_those_counted_one_by_one(size: int, rows: list[tuple[str, int]]) -> None:
+    counted, timed = make_window(CountWindow(size), 0.0), make_window(TimeWindow(10.0, 2), 0.0)
+    calls: list[str] = []
+
+    for kind, count in rows:
+        for window in (counted, timed):
+            if kind == "F":
+                window.failures(count)
+            elif kind == ".":
+                window.successes(count)
+            else:
+                for _ in range(count):
+                    window.add(kind == "f", kind == "f", 0.0)
+        calls += [kind] * count
+        assert plain(calls[-size:]) == counted.window()
+        assert plain(calls) == timed.window()
+
+
 def test_a_bucket_leaves_at_the_very_instant_it_is_too_old() -> None:
     window = make_window(TimeWindow(3.0, 3), 0.0)
     window.add(True, False, 0.5)
