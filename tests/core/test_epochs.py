@@ -220,14 +220,14 @@ def test_durations_of_all_recorded_calls_go_to_the_sink() -> None:
 
 
 def test_a_refusal_is_no_permit() -> None:
-    bench = half_open(permitted_calls=1)
-    held = bench.begin()
+    bench = half_open(permitted_calls=2)
+    held = bench.begin(2)
 
     reasons = [bench.refusal().reason for _ in range(2)]
 
     permits = bench.breaker.snapshot().counters.permits
-    assert (["trial_budget"] * 2, 1) == (reasons, len(held))
-    assert (5, 4, 1) == (permits.issued, permits.settled, permits.in_flight)
+    assert (["trial_budget"] * 2, 2) == (reasons, len(held))
+    assert (6, 4, 2) == (permits.issued, permits.settled, permits.in_flight)
 
 
 def test_permits_of_a_closed_circuit_are_in_flight_until_they_end() -> None:
