@@ -19,6 +19,7 @@ from halfopen.bulkhead import Bulkhead
 from halfopen.errors import BulkheadFullError
 from halfopen.hedge import Hedge
 from halfopen.rate_limiter import RateLimiter
+from halfopen.retry import Retry, attempt
 from halfopen.timeout import Timeout, time_left
 from tests.policies.interrupting import Interrupt, at_place
 
@@ -224,3 +225,35 @@ def test_one_interrupted_anywhere_leaves_no_deadline_behind(use: Callable[[], ob
 
     assert len(left) > 3
     assert {None} == set(left)
+
+
+class Twice:
+    """Fails at first, and notes what it was told at its last attempt."""
+
+    def __init__(self) -> None:
+        self.attempts: list[int] = []
+
+    def __call__(self) -> None:
+        self.attempts.append(attempt())
+        if self.attempts[-1] == 1:
+            raise ConnectionError
+
+
+@pytest.mark.parametrize("total", [None, 60.0])
+def test_one_interrupted_anywhere_leaves_no_attempt_behind(total: float | None) -> None:
+    retry = Retry("r", attempts=3, on=ConnectionError, backoff=0.0, total=total)
+    left: list[tuple[int, float | None]] = []
+    reached: list[int] = []
+
+    def use() -> None:
+        dependency = Twice()
+        try:
+            retry.call(dependency)
+        finally:
+            left.append((attempt(), time_left()))
+            reached.append(len(dependency.attempts))
+
+    places(lambda number: at_place(number, use, interrupt))
+
+    assert {0, 1, 2} == set(reached)
+    assert {(1, None)} == set(left)

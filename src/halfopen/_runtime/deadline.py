@@ -113,7 +113,10 @@ class Deadline:
     ) -> None:
         token, self._token = self._token, None
         if token is not None:
-            lift(token)
+            try:  # noqa: SIM105  (as `lift`, which an interrupt could hit as it begins)
+                AMBIENT.reset(token)
+            except ValueError:
+                pass
 
 
 def deadline(seconds: float | None, *, name: str = "deadline", clock: Clock | None = None) -> Deadline:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -25,7 +24,7 @@ from halfopen._core.settings import Call
 from halfopen._runtime.asked_wait import NEVER, asked_wait
 from halfopen._runtime.bus import Bus
 from halfopen._runtime.clock import Clock
-from halfopen._runtime.deadline import AMBIENT, Line, lift, nearest, remaining
+from halfopen._runtime.deadline import AMBIENT, Line, impose, nearest, remaining
 from halfopen._runtime.keyed import KeyedPolicy
 from halfopen._runtime.notes import write_notes
 from halfopen._runtime.policy import innermost
@@ -135,23 +134,40 @@ class Run:
     def enter(self) -> None:
         """Begin the next attempt."""
         self.number += 1
-        if ATTEMPT.get() != self.number:
-            self._token = ATTEMPT.set(self.number)
-        total = self._settings.total
-        if total is not None:
-            line = (self._began + total, self._host.clock, self._settings.name, total)
-            if nearest(line) is line:
-                self._deadline = AMBIENT.set(line)
+        before = ATTEMPT.get()
+        try:
+            if before != self.number:
+                self._token = ATTEMPT.set(self.number)
+            total = self._settings.total
+            if total is not None:
+                line = (self._began + total, self._host.clock, self._settings.name, total)
+                if nearest(line) is line:
+                    self._deadline = impose(line)
+        except BaseException:
+            self._withdraw(before)
+            raise
+
+    def _withdraw(self, before: int) -> None:
+        """Leave as it was what an interrupt hit as the attempt began; it may have lost the token."""
+        self.leave()
+        if ATTEMPT.get() != before:
+            ATTEMPT.set(before)
 
     def leave(self) -> None:
         """End the attempt; a no-op between attempts."""
-        if self._deadline is not None:
-            lift(self._deadline)
-            self._deadline = None
-        if self._token is not None:
-            with suppress(ValueError):  # as `lift`
-                ATTEMPT.reset(self._token)
-            self._token = None
+        # An interrupt comes at calls: each token is let go of in the step that uses it.
+        line, self._deadline = self._deadline, None
+        if line is not None:
+            try:  # noqa: SIM105  (`suppress` is a call)
+                AMBIENT.reset(line)
+            except ValueError:  # as in `lift`
+                pass
+        token, self._token = self._token, None
+        if token is not None:
+            try:  # noqa: SIM105
+                ATTEMPT.reset(token)
+            except ValueError:
+                pass
 
     def failed(self, error: Exception) -> float | None:
         """Take the attempt's error; return the seconds to sleep before the next attempt, or None to raise it."""
