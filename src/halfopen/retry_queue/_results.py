@@ -45,7 +45,7 @@ class Results:
         self._breaker = breaker
         self.profile = profile
         self._refusals: tuple[str, int] = ("", 0)
-        self._done: deque[tuple[int, float]] = deque(maxlen=64)  # epoch of the send, monotonic time of its end
+        self._done: deque[tuple[int | None, float]] = deque(maxlen=64)  # epoch of the send, monotonic time of its end
 
     def settle(self, attempt: Attempt, report: Report) -> None:
         """Tell the breaker, then the store; the breaker even if the store is gone: it is a fact about the partner."""
