@@ -194,6 +194,14 @@ def test_explain_tells_of_orders() -> None:
     ] == [forced, disabled, explained(bench)]
 
 
+def test_explain_tells_of_no_step_where_an_order_said_how_long() -> None:
+    bench = Bench()
+
+    bench.breaker.trip(wait=5.0)
+
+    assert "open since T by order; next trial in 5.0 s" == explained(bench)
+
+
 def test_explain_tells_of_rounds() -> None:
     bench = half_open(permitted_calls=3, trial_timeout=10.0, max_ignored=2, max_duration=50.0)
     bench.succeed()

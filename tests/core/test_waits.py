@@ -400,3 +400,9 @@ def test_a_jump_of_the_calendar_changes_no_decision(jump: float) -> None:
 def test_a_constant_wait_is_a_cap_only_where_it_is_the_longer_one() -> None:
     assert [600.0, 600.0, 900] == [constant(seconds).cap for seconds in (5, 600, 900)]
     assert [600.0, 900] == [Settings(wait_in_open=wait).retry_after_cap for wait in (5.0, 900)]
+
+
+def test_a_series_that_begins_below_a_second_is_cut_at_its_cap_only() -> None:
+    wait = exponential(0.25, 2, 7, jitter=0)
+
+    assert [0.25, 0.5, 1.0, 2.0, 4.0, 7.0] == [wait(step, random.Random(0)) for step in range(1, 7)]
