@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from halfopen._runtime.addresses import is_loopback
 from halfopen.errors import HalfOpenError
 
 __all__ = ["console"]
@@ -74,7 +75,7 @@ def _serve(
     if run_directory is not None:
         run_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened = [stack.enter_context(RetryQueue(path, name=Path(path).stem)) for path in queues]
-    loopback = server.is_loopback(host)
+    loopback = is_loopback(host)
     if not loopback and options["read_only"] and options["proxy_header"] is None:
         raise click.UsageError(f"on {host} nobody could look: give --proxy-header, or leave --read-only out")
     token = None if options["read_only"] else options["token"] or secrets.token_urlsafe(24)

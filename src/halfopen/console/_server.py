@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -12,17 +11,7 @@ import uvicorn
 from halfopen.console._app import Console
 from halfopen.errors import ConfigError, Mistake
 
-__all__ = ["ConsoleServer", "is_loopback", "listen"]
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+__all__ = ["ConsoleServer", "listen"]
 
 
 def listen(host: str, port: int) -> socket.socket:

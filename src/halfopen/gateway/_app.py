@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
+from halfopen._runtime.addresses import is_loopback
 from halfopen.instrumentation.metrics import metrics_of
 from halfopen.instrumentation.prometheus import asgi_app
 from halfopen.registry import Registry
@@ -20,7 +21,7 @@ from ._forwarding import PREFIX, Forwarding
 from ._headers import value_of
 from ._partner import Partner
 from ._problems import Problem, Send, problem
-from ._settings import GatewaySettings, PartnerSettings, is_loopback
+from ._settings import GatewaySettings, PartnerSettings
 from ._storing import Storing
 from ._traffic import Traffic
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from halfopen._runtime.addresses import is_loopback
 from halfopen.errors import ConfigError, Mistake
 from halfopen.retry_queue import LaneProfile
 
-__all__ = ["GatewaySettings", "PartnerSettings", "is_loopback"]
+__all__ = ["GatewaySettings", "PartnerSettings"]
 
 MIB = 1024 * 1024
 
@@ -142,13 +142,3 @@ def _wrong_with(url: str) -> str | None:
     if parts.username is not None or parts.query or parts.fragment:
         return "a URL without user, query and fragment; credentials go into headers"
     return None if url.isascii() and url.isprintable() and " " not in url else "a URL in plain ASCII"
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only programs on this machine can reach *host*."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
