@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -186,3 +186,17 @@ async def until_async(condition: Callable[[], Any], seconds: float = 60.0) -> An
 
 def audit_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@asynccontextmanager
+async def operating(
+    registry: Registry | None, *, token: str | None = "dana-secret", **options: Any
+) -> AsyncIterator[Operator]:
+    """Yield somebody who gives orders to a console of *registry*, in this very process."""
+    console = console_of(registry, **options)
+    transport = httpx.ASGITransport(console, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        try:
+            yield Operator(client, token)
+        finally:
+            await console.stop()

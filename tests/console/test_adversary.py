@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +19,7 @@ from halfopen.console._channel import Order, read_members, write_order
 from halfopen.console._sources import RunDirectory
 from halfopen.retry_queue import RetryQueue
 from halfopen.testing import FakeClock
-from tests.console.support import Operator, audit_lines, console_of, read_events, served, shop, until
+from tests.console.support import Operator, audit_lines, operating, read_events, served, shop, until
 
 pytestmark = pytest.mark.anyio
 
@@ -66,19 +64,6 @@ NAMES = [
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@asynccontextmanager
-async def operating(
-    registry: Registry | None, *, token: str | None = "dana-secret", **options: Any
-) -> AsyncIterator[Operator]:
-    console = console_of(registry, **options)
-    transport = httpx.ASGITransport(console, client=("127.0.0.1", 1))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        try:
-            yield Operator(client, token)
-        finally:
-            await console.stop()
 
 
 def encoded(name: str) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from halfopen import Registry
 from halfopen.console import Identity, Member, app
 from halfopen.console._audit import AuditLog
 from halfopen.console._sources import RunDirectory
 from halfopen.instrumentation.workers import Workers
-from tests.console.support import Operator, audit_lines, console_of, fail, shop, until_async
+from tests.console.support import Operator, audit_lines, console_of, fail, operating, shop, until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -30,19 +27,6 @@ NAME = "payments"
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@asynccontextmanager
-async def operating(
-    registry: Registry | None, *, token: str | None = "dana-secret", **options: Any
-) -> AsyncIterator[Operator]:
-    console = console_of(registry, **options)
-    transport = httpx.ASGITransport(console, client=("127.0.0.1", 1))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        try:
-            yield Operator(client, token)
-        finally:
-            await console.stop()
 
 
 async def test_the_snapshot_tells_state_limits_and_reasons_of_every_breaker() -> None:
