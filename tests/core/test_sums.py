@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from halfopen import ConfigError, State
+from halfopen import ConfigError, HalfOpen, State
 from halfopen._core.counters import Counters
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
 from halfopen._core.snapshots import read_saved
 from halfopen.errors import Mistake
-from tests.core.driving import Bench
+from tests.core.driving import Bench, half_open
 
 
 class Durations:
@@ -85,3 +85,35 @@ def test_what_is_no_snapshot_at_all_is_named() -> None:
 
     allowed = "a Snapshot, or the data of its plain()"
     assert (Mistake("saved", 5, allowed, "wrong_type"),) == tuple(wrong.value.mistakes)
+
+
+def test_moves_trial_calls_and_stays_are_summed_up() -> None:
+    bench = Bench(half_open=HalfOpen(permitted_calls=3, failure_rate_threshold=0.9))
+    for seconds in (5.0, 3.0):
+        bench.clock.advance(seconds)
+        bench.breaker.reset()
+    bench.breaker.try_now()
+    bench.fail(2)
+    bench.succeed()
+    bench.breaker.try_now()
+    bench.fail()
+    bench.succeed(2)
+
+    counters = bench.breaker.snapshot().counters
+    assert (2, 2) == (
+        counters.transitions["closed", "closed", "manual"],
+        counters.transitions["closed", "half_open", "manual"],
+    )
+    assert (8.0, 3, 3) == (counters.time_in_state["closed"], counters.trial_failures, counters.trial_successes)
+
+
+def test_refusals_for_lack_of_trials_come_into_the_estimate() -> None:
+    bench = half_open(permitted_calls=2)
+    held = bench.begin(2)
+    for _ in range(3):
+        bench.refusal()
+
+    for permit in held:
+        permit.success()
+
+    assert 1.5 == bench.breaker.snapshot().counters.estimated_false_rejections

@@ -334,3 +334,7 @@ def test_all_calls_slower_than_a_minute_open_by_default() -> None:
         settings.consecutive_failures,
         settings.forget_after,
     )
+
+
+def test_the_smallest_threshold_is_one_of_a_thousand_million() -> None:
+    assert [(1, 10**9)] * 2 == [exact_share(1e-12), exact_share(1e-300)]
