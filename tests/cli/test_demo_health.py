@@ -64,6 +64,19 @@ def test_the_partner_does_not_come_back_before_anybody_can_know_that_it_was_gone
     assert Condition.COLD == health.look(STORY.back_at + STORY.noticed + 1)
 
 
+def test_who_was_inside_when_the_partner_fell_knows_of_it_as_well() -> None:
+    health = Health(STORY)
+    inside = [enter(health, STORY.ill_at - 0.1) for _ in range(2)]
+
+    health.look(STORY.ill_at)
+    for visit in inside:
+        health.leave(visit, STORY.ill_at + 0.4)
+    for _ in range(STORY.telling - len(inside)):
+        health.arrive(STORY.ill_at + 1)
+
+    assert Condition.COLD == health.look(STORY.back_at)
+
+
 def test_a_cold_partner_is_slow() -> None:
     visit = enter(cold(), COLD_AT)
 

@@ -81,6 +81,7 @@ class Health:
     def leave(self, visit: Visit, now: float) -> bool:
         """Let a request out; False means that the partner fell while it was inside: 503."""
         if visit.life != self.life:
+            self._refuse(now)
             return False
         self._inside -= 1
         if self.condition is Condition.COLD:
