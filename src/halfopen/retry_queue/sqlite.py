@@ -314,7 +314,8 @@ class _Writer:
 
 
 def _insert(transaction: Transaction, news: Sequence[NewMessage]) -> dict[str, int]:
-    rows = [transaction.now, *chain.from_iterable(new.row for new in news)]
+    times = (transaction.now, transaction.now)
+    rows = list(chain.from_iterable((*new.row, *times) for new in news))
     found = dict(transaction.rows(_new_messages(len(news)), rows))
     payloads = [(found[new.id], *new.payload) for new in news if new.id in found]
     if payloads:
@@ -324,11 +325,11 @@ def _insert(transaction: Transaction, news: Sequence[NewMessage]) -> dict[str, i
 
 @lru_cache(maxsize=_AT_ONCE)
 def _new_messages(count: int) -> str:
-    width = len(MESSAGE_COLUMNS)
-    places = [", ".join(f"?{2 + row * width + column}" for column in range(width)) for row in range(count)]
+    # Without numbers: to Python 3.12 they are names, which a sequence has not.
+    row = f"({', '.join('?' * (len(MESSAGE_COLUMNS) + 2))})"
     return (
         f"INSERT INTO messages ({', '.join(MESSAGE_COLUMNS)}, created, due)"
-        f" VALUES {', '.join(f'({each}, ?1, ?1)' for each in places)} ON CONFLICT (id) DO NOTHING RETURNING id, seq"
+        f" VALUES {', '.join([row] * count)} ON CONFLICT (id) DO NOTHING RETURNING id, seq"
     )
 
 
