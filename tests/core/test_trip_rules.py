@@ -338,3 +338,16 @@ def test_all_calls_slower_than_a_minute_open_by_default() -> None:
 
 def test_the_smallest_threshold_is_one_of_a_thousand_million() -> None:
     assert [(1, 10**9)] * 2 == [exact_share(1e-12), exact_share(1e-300)]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_look_below_the_minimum_keeps_no_wrapped_success_from_tripping(slow: bool) -> None:
+    bench = Bench(minimum_calls=4, failure_rate_threshold=None if slow else 0.5, slow_call_rate_threshold=0.5)
+    (bench.succeed if slow else bench.fail)(2, spent=SLOW + 1 if slow else 0.0)
+    bench.breaker.snapshot()
+
+    bench.breaker.call(int)
+    before = bench.state
+    bench.breaker.call(int)
+
+    assert [State.CLOSED, State.OPEN] == [before, bench.state]
