@@ -190,15 +190,25 @@ def test_a_wrong_file_is_told_and_nothing_starts(tmp_path: Path) -> None:
     assert "did you mean port?" in ran.stderr
 
 
-def test_check_only_reads(config: Path) -> None:
+def checked(config: Path) -> tuple[int, str]:
     ran = subprocess.run(
         [sys.executable, "-m", "halfopen.cli", "gateway", "--check", "--config", str(config)],
         capture_output=True,
         text=True,
         check=False,
     )
+    return ran.returncode, ran.stdout.strip().partition(": ")[2]
 
-    assert (0, "2 partners, no mistakes") == (ran.returncode, ran.stdout.strip().partition(": ")[2])
+
+def test_check_only_reads(config: Path) -> None:
+    assert (0, "2 partners, no mistakes") == checked(config)
+
+
+def test_check_counts_a_single_partner(tmp_path: Path) -> None:
+    alone = tmp_path / "halfopen.toml"
+    alone.write_text('[partner.acme]\nurl = "http://127.0.0.1:9"\n', encoding="utf-8")
+
+    assert (0, "1 partner, no mistakes") == checked(alone)
 
 
 def _memory(pid: int, what: str) -> float:

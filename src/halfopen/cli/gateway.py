@@ -34,7 +34,8 @@ def gateway(path: Path, check: bool, as_json: bool) -> None:
     try:
         if check:
             found = parts.read(path)
-            click.echo(f"{path}: {len(found.partners)} partners, no mistakes")
+            count = len(found.partners)
+            click.echo(f"{path}: {count} {'partner' if count == 1 else 'partners'}, no mistakes")
             return
         parts.run(parts.gateway_from_file(path), ready=partial(_say, as_json=as_json))
     except (ConfigError, HalfOpenError) as error:
