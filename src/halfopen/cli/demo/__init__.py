@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import time
 from contextlib import ExitStack
@@ -183,13 +184,20 @@ def _report(options: Any, ending: Any, *, as_json: bool) -> int:
         click.echo(f"\n{summary.table(ending.accounts)}")
         _notes(options, ending)
         for promise in judged:
-            click.secho("✓" if promise.kept else "✗", fg="green" if promise.kept else "red", bold=True, nl=False)
-            click.echo(f" {promise.text} {click.style(f'· {promise.figures}', dim=True)}")
+            _tell(promise)
         if not kept:
             click.echo("\na promise was broken")
     if ending.interrupted:
         return 130
     return 0 if kept else 1
+
+
+def _tell(promise: Any) -> None:
+    from halfopen.cli.demo.summary import parted
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.secho("✓" if promise.kept else "✗", fg="green" if promise.kept else "red", bold=True, nl=False)
+    click.echo(f" {promise.text}{parted(promise, width)}{click.style(f'· {promise.figures}', dim=True)}")
 
 
 def _notes(options: Any, ending: Any) -> None:

@@ -25,7 +25,8 @@ _SLOTS = {"free": ("○", "dim"), "running": ("◐", "yellow"), "succeeded": ("�
 _BOXES = {"closed": (0, 2, "CLOSED"), "open": (0, 44, "OPEN"), "half_open": (4, 22, "HALF-OPEN")}
 _BOX = 15
 _ROWS, _COLUMNS = 8, 76
-_CHROME = 23
+_CHROME = 20
+_BAR = 12
 _KEPT_UNIT = 10
 
 
@@ -33,7 +34,7 @@ def picture(scene: Scene, height: int) -> RenderableType:
     """Draw *scene* for a terminal of *height* lines."""
     room = height - _CHROME - len(scene.others)
     parts: list[RenderableType] = [_header(scene), _circuit(scene), _variants(scene)]
-    if scene.console and room > 1:
+    if scene.console and room > 3:
         parts.insert(1, _console(scene.console))
         room -= 1
     elif scene.console:
@@ -125,13 +126,12 @@ def _trials(scene: Scene) -> Text:
         text.append(f"{sign} ", style=style)
     if scene.next_trial is None or not scene.wait:
         return text
-    if scene.step > 1:
-        text.append(" the last round failed; ", style="red")
+    text.append(" last round failed; " if scene.step > 1 else " ", style="red")
     done = max(0.0, min(1.0, 1 - scene.next_trial / scene.wait))
-    text.append("  next in ")
+    text.append("next in ")
     text.append(f"{scene.next_trial:3.0f} s ", style="bold")
-    text.append("█" * round(16 * done), style="yellow")
-    text.append("░" * (16 - round(16 * done)), style="dim")
+    text.append("█" * round(_BAR * done), style="yellow")
+    text.append("░" * (_BAR - round(_BAR * done)), style="dim")
     return text.append(f" of {scene.wait:.0f} s", style="dim")
 
 
@@ -171,8 +171,8 @@ def _cells(account: Account) -> list[Text]:
 
 
 def _story(scene: Scene, room: int) -> Text:
-    text = Text("\n", no_wrap=True, overflow="ellipsis")
+    text = Text(no_wrap=True, overflow="ellipsis")
     for line in scene.lines[-room:]:
-        text.append(f" {clock_face(line.at):>5}  ", style="bold")
-        text.append(f"{line.text}\n")
+        text.append(f"\n {clock_face(line.at):>5}  ", style="bold")
+        text.append(line.text)
     return text

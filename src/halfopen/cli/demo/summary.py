@@ -10,7 +10,7 @@ from halfopen.cli.demo.account import Account, Books, Keeping
 from halfopen.cli.demo.guards import Variant
 from halfopen.cli.demo.story import Story, clock_face
 
-__all__ = ["Promise", "as_json", "judge", "rows", "table"]
+__all__ = ["Promise", "as_json", "judge", "parted", "rows", "table"]
 
 _SLOWEST_REFUSAL = 0.001
 _SLOWEST_STORING = 0.25
@@ -142,6 +142,12 @@ def _spared(ours: Account, other: Account) -> Promise:
     )  # fmt: skip
 
 
+def parted(promise: Promise, width: int | None) -> str:
+    """Return what parts a promise from its figures: a new line where *width* columns (None: any) do not hold both."""
+    columns = len(f"✓ {promise.text} · {promise.figures}")
+    return " " if width is None or columns <= width else "\n  "
+
+
 def rows(accounts: Sequence[Account]) -> list[tuple[str, ...]]:
     """Return the table: a heading row, then a row for each measure."""
     heading = ("", *(Variant(account.variant).shown for account in accounts))
@@ -164,7 +170,7 @@ def rows(accounts: Sequence[Account]) -> list[tuple[str, ...]]:
     if any(kept):
         cells += [
             ("kept on disk by the gateway", *(f"{each.stored:,}" if each else "–" for each in kept)),
-            ("drain after the outage", *(_drain(each) for each in kept)),
+            ("sent from it after the outage", *(_drain(each) for each in kept)),
         ]
     if any(account.outstanding for account in accounts):
         title = "still in the hub" if any(kept) else "still in the hub's memory"
@@ -195,7 +201,7 @@ def as_json(accounts: Sequence[Account], promises: Sequence[Promise], *, speed: 
 def _drain(keeping: Keeping | None) -> str:
     if keeping is None or keeping.drain_time is None:
         return "–"
-    return f"{keeping.drained / max(keeping.drain_time, 1e-3):,.0f}/s of {keeping.drained:,}"
+    return f"{keeping.drained:,} at {keeping.drained / max(keeping.drain_time, 1e-3):,.0f}/s"
 
 
 def _outage(account: Account) -> str:
