@@ -35,7 +35,7 @@ endef
 .PHONY: help
 help:  ## Print this list
 	@echo "make <target>, one of:"
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F '\t' '{ printf "  %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: $(VENV)/.stamp-demo  ## Play a partner's outage and recovery over real HTTP (about 40 s); ARGS="--realtime" passes options on
