@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfopen import CallFailed, CircuitBreaker, CircuitOpenError, CountWindow, State, TimeWindow
+from halfopen._core.counting import Counting
 from halfopen._core.settings import MOST_ROOM, TripRules
-from halfopen._core.stays import Counting
 from halfopen.testing import FakeClock
 from tests.core.strategies import settings
 

@@ -59,6 +59,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from halfopen._core.backoff import Constant, Exponential
 from halfopen._core.counters import Counters, read
+from halfopen._core.counting import Closed, Counting, MetricsOnly, Recovering
 from halfopen._core.events import (
     CallFailed,
     CallIgnored,
@@ -69,9 +70,10 @@ from halfopen._core.events import (
     LateResult,
 )
 from halfopen._core.outcomes import FAILURE, IGNORED, SUCCESS, Outcome
+from halfopen._core.rounds import HalfOpenRound
 from halfopen._core.settings import Settings
 from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
-from halfopen._core.stays import OVERRIDES, Closed, Counting, HalfOpenRound, Open, Recovering, StateObject
+from halfopen._core.stays import Disabled, ForcedOpen, Open, StateObject
 
 if TYPE_CHECKING:
     from random import Random
@@ -79,6 +81,12 @@ if TYPE_CHECKING:
     from halfopen._core.snapshots import Saved
 
 __all__ = ["Circuit", "Outbox", "Report"]
+
+_OVERRIDES: dict[State, type[StateObject]] = {
+    State.FORCED_OPEN: ForcedOpen,
+    State.DISABLED: Disabled,
+    State.METRICS_ONLY: MetricsOnly,
+}
 
 LONGEST_AGE = 1e9
 """Seconds; a saved time that lies further back is taken for this old."""
@@ -287,7 +295,7 @@ class Circuit:
 
     def _override(self, target: State, now: float, ends_at: float | None, note: str | None, by: str | None) -> None:
         self._forget(now)
-        new = OVERRIDES[target](self, Reason.MANUAL, now)
+        new = _OVERRIDES[target](self, Reason.MANUAL, now)
         if ends_at is not None:
             new.end_at(ends_at)
         # Without an end, time decides nothing here, and whoever is always admitted need not ask.
@@ -326,8 +334,8 @@ class Circuit:
         if saved.state is State.RECOVERING and self.settings.ramp is not None:
             new = Recovering(self, why, now)
             age = min(age, self.settings.ramp.duration)
-        elif saved.state in OVERRIDES:
-            new = OVERRIDES[saved.state](self, why, now)
+        elif saved.state in _OVERRIDES:
+            new = _OVERRIDES[saved.state](self, why, now)
             if saved.ends_at is not None:
                 new.end_at(now + min(max(saved.ends_at - wall, 0.0), max(saved.ends_at - saved.since, 0.0)))
             new.gated = saved.state is State.FORCED_OPEN or saved.ends_at is not None

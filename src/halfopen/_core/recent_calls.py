@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from halfopen._core.circuit import Circuit
-from halfopen._core.stays import Counting
+from halfopen._core.counting import Counting
 from halfopen._core.windows import CountedCalls, Totals
 
 __all__ = ["RecentCalls", "recent_calls"]

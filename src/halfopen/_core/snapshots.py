@@ -10,9 +10,11 @@ from typing import Any, cast
 from halfopen._core.checking import Checks
 from halfopen._core.circuit import Circuit
 from halfopen._core.counters import read
+from halfopen._core.counting import Recovering
 from halfopen._core.outcomes import Outcome
+from halfopen._core.rounds import HalfOpenRound
 from halfopen._core.states import Reason, Refusal, State
-from halfopen._core.stays import HalfOpenRound, Open, Recovering
+from halfopen._core.stays import Open
 from halfopen._core.windows import CountWindow
 
 __all__ = ["PermitCounts", "Saved", "Snapshot", "TrialSlot", "read_saved", "take"]

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from halfopen._core.counters import Counters, read
+from halfopen._core.rounds import HalfOpenRound
 from halfopen._core.settings import Settings
 from halfopen._core.states import AUTOMATIC, Reason, Refusal, State
-from halfopen._core.stays import HalfOpenRound, Open
+from halfopen._core.stays import Open
 from halfopen._core.windows import Totals
 from halfopen.instrumentation import _durations
 from halfopen.instrumentation._metric import Labelled
