@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -15,9 +16,10 @@ import click
 import httpx
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from halfopen.cli import main
-from halfopen.cli._shown import duration
+from halfopen.cli._shown import duration, table
 from halfopen.cli.order import seconds_until
 from halfopen.cli.watch import Picture
 from halfopen.console import Member
@@ -26,8 +28,8 @@ from tests.console.support import fail, read_events, served, shop
 NAME = "payments"
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "160"})
+def run(*arguments: str, columns: int = 160) -> tuple[int, str]:
+    result = CliRunner().invoke(main, arguments, env={"COLUMNS": str(columns)})
     return result.exit_code, result.output
 
 
@@ -51,6 +53,32 @@ def test_status_shows_what_is_open_and_why() -> None:
     assert "open" in output
     assert "[bold]search" in output
     assert "5 of the last 5 calls failed" in " ".join(output.split())
+
+
+def test_in_a_narrow_window_the_reasons_stand_below() -> None:
+    name = "api:https://api.example.com:443"
+    registry = shop(name)
+    fail(registry.circuit_breaker(name))
+
+    with served(registry) as server:
+        _, output = run("status", server.url, columns=80)
+
+    assert "why" not in output
+    assert "…" not in output
+    assert "5 of the last 5 calls failed" in " ".join(output.split())
+
+
+@pytest.mark.parametrize(("height", "reasons"), [(9, 3), (5, 1), (4, 0), (2, 0)])
+def test_where_lines_are_counted_there_are_never_more(height: int, reasons: int) -> None:
+    breaker = {"state": "open", "refused_rate": 1.0, "asked_rate": 1.0, "processes": [], "why": "open " * 40}
+    snapshot = {"time": 0.0, "breakers": [{"name": f"b{number}", **breaker} for number in range(3)]}
+    page = io.StringIO()
+
+    Console(file=page, width=70).print(table(snapshot, width=70, height=height))
+
+    lines = page.getvalue().splitlines()
+    assert reasons == sum("b" in line and "open open" in line for line in lines)
+    assert len(lines) <= height + 2
 
 
 def test_status_as_json_is_the_snapshot() -> None:

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from typing import Any, TextIO, cast
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +28,10 @@ STATES = {
 """State → how it is shown, worst first."""
 
 _ORDER = list(STATES)
+_HEADS = ("circuit", "state", "next", "asked/s", "refused/s")
+_GAP = 2
+_WHY = 30
+"""Columns below which the reasons stand under the table and not in it."""
 
 
 def screen() -> Console:
@@ -61,25 +65,50 @@ def header(snapshot: dict[str, Any], note: str = "") -> Text:
     return line.append(note, "dim")
 
 
-def table(snapshot: dict[str, Any], *, everything: bool = False, height: int | None = None) -> Table:
-    """Return the circuits, worst first; at most *height* of them."""
+def table(
+    snapshot: dict[str, Any], *, width: int, everything: bool = False, height: int | None = None
+) -> RenderableType:
+    """Return the circuits, worst first, for *width* columns; at most *height* of them."""
     breakers = [each for each in snapshot["breakers"] if everything or each["state"] != "closed"]
     breakers.sort(key=lambda each: (_ORDER.index(each["state"]), -each["refused_rate"], each["name"]))
-    shown = Table(box=None, pad_edge=False, expand=True)
-    for name, right in (("circuit", False), ("state", False), ("next", False), ("asked/s", True), ("refused/s", True)):
-        shown.add_column(name, justify="right" if right else "left", no_wrap=True)
-    # Where the lines are counted, each circuit has one.
-    shown.add_column("why", ratio=1, no_wrap=height is not None, overflow="ellipsis")
-    for breaker in breakers[:height]:
-        shown.add_row(*_row(breaker, snapshot["time"]))
-    if height is not None and len(breakers) > height:
-        shown.add_row(f"and {len(breakers) - height} more", "", "", "", "", "")
+    rows = [_row(breaker, snapshot["time"]) for breaker in breakers[:height]]
+    beside = width - _needed(rows) >= _WHY
+    shown = _grid(beside=beside, counted=height is not None)
+    for row in rows:
+        shown.add_row(*row if beside else row[:-1])
+    if len(breakers) > len(rows):
+        shown.add_row(f"and {len(breakers) - len(rows)} more")
     if not breakers:
-        shown.add_row("every circuit is closed", "", "", "", "", "")
+        shown.add_row("every circuit is closed")
+    return shown if beside else Group(shown, *_reasons(rows, height))
+
+
+def _needed(rows: list[tuple[Text, ...]]) -> int:
+    cells = zip(map(Text, _HEADS), *(row[:-1] for row in rows), strict=True)
+    return sum(max(each.cell_len for each in column) + _GAP for column in cells)
+
+
+def _grid(*, beside: bool, counted: bool) -> Table:
+    shown = Table(box=None, pad_edge=False, expand=beside)
+    for name in _HEADS:
+        shown.add_column(name, justify="right" if name.endswith("/s") else "left", no_wrap=True)
+    if beside:
+        # Where the lines are counted, each circuit has one.
+        shown.add_column("why", ratio=1, no_wrap=counted, overflow="ellipsis")
     return shown
 
 
-def _row(breaker: dict[str, Any], now: float) -> tuple[Any, ...]:
+def _reasons(rows: list[tuple[Text, ...]], height: int | None) -> list[Text]:
+    told = [Text.assemble(row[0], ": ", row[-1]) for row in rows if row[-1]]
+    if height is None:
+        return [Text(), *told] if told else []
+    for each in told:
+        each.no_wrap, each.overflow = True, "ellipsis"
+    room = max(height - len(rows) - 1, 0)
+    return [Text(), *told[:room]] if room and told else []
+
+
+def _row(breaker: dict[str, Any], now: float) -> tuple[Text, ...]:
     text, style = STATES[breaker["state"]]
     members = breaker["processes"]
     if len(members) > 1:
@@ -88,9 +117,9 @@ def _row(breaker: dict[str, Any], now: float) -> tuple[Any, ...]:
     return (
         Text(clean(breaker["name"])),
         Text(text, style),
-        _next(members, now),
-        f"{breaker['asked_rate']:g}",
-        f"{breaker['refused_rate']:g}",
+        Text(_next(members, now)),
+        Text(f"{breaker['asked_rate']:g}"),
+        Text(f"{breaker['refused_rate']:g}"),
         Text(clean(breaker["why"] or "")),
     )
 

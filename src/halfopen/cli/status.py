@@ -30,6 +30,6 @@ def status(url: str, token: str | None, as_json: bool, everything: bool) -> None
     else:
         shown = screen()
         shown.print(header(snapshot))
-        shown.print(table(snapshot, everything=everything))
+        shown.print(table(snapshot, width=shown.width, everything=everything))
     if any(breaker["state"] != "closed" for breaker in snapshot["breakers"]):
         raise SystemExit(1)

@@ -120,7 +120,7 @@ def watch(url: str, token: str | None, everything: bool, once: bool) -> None:
     with contextlib.suppress(KeyboardInterrupt), _sigterm_as_ctrl_c():
         _wait(follower)
         if once:
-            shown.print(_page(follower, everything, None))
+            shown.print(_page(follower, everything, shown.width, None))
         elif shown.is_terminal:
             _live(shown, follower, everything)
         else:
@@ -153,7 +153,7 @@ def _live(shown: Any, follower: _Follower, everything: bool) -> None:
     from rich.live import Live
 
     def page() -> Any:
-        return _page(follower, everything, max(shown.height - 4, 1))
+        return _page(follower, everything, shown.width, max(shown.height - 4, 1))
 
     with Live(page(), console=shown, screen=True, auto_refresh=False) as live:
         while True:
@@ -183,7 +183,7 @@ def _changes(told: dict[str, str], breakers: list[dict[str, Any]]) -> Iterator[s
         told[name] = state
 
 
-def _page(follower: _Follower, everything: bool, height: int | None) -> Any:
+def _page(follower: _Follower, everything: bool, width: int, height: int | None) -> Any:
     from rich.console import Group
 
     document = follower.picture.document
@@ -191,4 +191,4 @@ def _page(follower: _Follower, everything: bool, height: int | None) -> Any:
     age = follower.age()
     note = f"live, {age:.1f} s old" if age < STALE else f"NOT LIVE, {age:.0f} s old {follower.trouble}"
     shown = {**document, "time": document["time"] + age}
-    return Group(header(shown, note), "", table(shown, everything=everything, height=height))
+    return Group(header(shown, note), "", table(shown, width=width, everything=everything, height=height))
