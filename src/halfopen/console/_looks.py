@@ -17,6 +17,21 @@ __all__ = ["Looker", "from_published", "settings_of", "window_cells"]
 MOST_CELLS = 200
 """Calls of a window that are shown one by one, the newest ones."""
 
+_BECAUSE: dict[str, str] = {
+    Reason.FAILURE_RATE: "too many calls failed",
+    Reason.SLOW_CALL_RATE: "too many calls were slow",
+    Reason.FAILURE_COUNT: "too many calls failed",
+    Reason.CONSECUTIVE: "too many calls failed in a row",
+    Reason.WAIT_ELAPSED: "the wait was over",
+    Reason.TRIAL_SUCCEEDED: "enough trial calls succeeded",
+    Reason.TRIAL_FAILED: "a trial call failed or was slow",
+    Reason.TRIAL_EXPIRED: "a trial call did not report in time",
+    Reason.RAMP_FINISHED: "the ramp was finished",
+    Reason.OVERRIDE_ENDED: "the end of an order had come",
+    Reason.MANUAL: "of an order",
+}
+"""What a worker that only publishes says of its last move, in words; as in the page's log."""
+
 _TRIPS = frozenset({Reason.FAILURE_RATE, Reason.SLOW_CALL_RATE, Reason.FAILURE_COUNT, Reason.CONSECUTIVE})
 
 
@@ -149,7 +164,8 @@ def from_published(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     """Return what the console shows of a snapshot that a worker published, and the rules that are known of it."""
     present = _present(_Plain(data))
     word = str(data["state"]).replace("_", "-")
-    because = f" because of {data['why']}".replace("_", " ") if data["why"] else ""
+    why = data["why"]
+    because = f" because {_BECAUSE.get(why, 'of ' + why.replace('_', ' '))}" if why else ""
     present |= {
         "sentence": f"{word} since {_clock_time(data['since'])}{because}",
         "born": _born(data["time"], data["counters"]["time_in_state"]),
