@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import halfopen.console
-from halfopen import CircuitBreaker
+from halfopen import CircuitBreaker, Registry
 from halfopen.console import Member, _hub
 from halfopen.retry_queue import Report, RetryQueue, Verdict
+from halfopen.testing import FakeClock
 from tests.console.pages import NAME, expect, log_of, title_begins, wait_until
 from tests.console.support import Sick, fail, served, shop, sick
 
@@ -103,6 +104,24 @@ def test_what_happened_before_the_console_began_to_look_is_in_the_log(open_page:
         breaker.reset(reason="over", by="lee")
         expect(log_of(page)).to_contain_text("lee reset on web-1: over")
         expect(log_of(page).get_by_role("listitem")).to_have_count(3)
+
+
+def test_of_two_moves_at_one_moment_the_later_one_stands_first_in_the_log(open_page: Any) -> None:
+    clock = FakeClock()
+    registry = Registry(clock=clock)
+    breaker = registry.circuit_breaker(NAME, consecutive_failures=1, wait_in_open=5.0)
+    fail(breaker, 1)
+    clock.advance(5.0)
+    fail(breaker, 1)  # half-open and open again, before any time has passed
+
+    with served(registry) as server:
+        page = open_page(server.url)
+        expect(log_of(page).get_by_role("listitem")).to_have_count(3)
+        told = log_of(page).get_by_role("listitem").all_inner_texts()
+
+    assert ["opened again", "went half-open", "opened"] == [
+        next(word for word in ("opened again", "went half-open", "opened") if word in row) for row in told
+    ]
 
 
 def test_the_errors_of_the_processes_are_named_with_the_commonest_first(open_page: Any, tmp_path: Path) -> None:

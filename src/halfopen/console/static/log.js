@@ -17,7 +17,7 @@ export function Log({ b, events, detail }) {
     if (event.kind === "audit") told.set(event.entry.id, { at: event.entry.at, entry: event.entry });
     else if (event.kind !== "move" || (event.breaker === b.name && event.move[2] !== "manual")) told.set(event.id, event);
   }
-  const rows = together([...told.values()].sort((x, y) => y.at - x.at)).slice(0, MOST_ROWS);
+  const rows = together([...told.values()].reverse().sort((x, y) => y.at - x.at)).slice(0, MOST_ROWS);
   return html`<section class="card" aria-label="Actions and events"><h2>Actions and events</h2>
     ${rows.length === 0 && html`<p class="muted">Nothing has happened since the console began to look.</p>`}
     <ul class="log" tabindex="0" aria-label="Actions and events, newest first">${rows.map((row) => html`<li key=${row.id ?? row.entry.id}><time title=${new Date(row.at * 1000).toISOString()}>${clock(row.at)}</time><span>${row.entry ? html`<${Order} entry=${row.entry} scope=${row.all ?? row.entry.scope ?? []} b=${b} />` : happened(row, detail)}</span></li>`)}</ul></section>`;
