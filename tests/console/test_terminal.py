@@ -68,6 +68,21 @@ def test_in_a_narrow_window_the_reasons_stand_below() -> None:
     assert "5 of the last 5 calls failed" in " ".join(output.split())
 
 
+def test_in_a_narrow_window_only_names_are_cut() -> None:
+    one = {"gone": False, "state": "forced_open", "next_trial": None, "ends_at": 599.0}
+    breaker = {"name": "api:https://api.example.com:443", "state": "forced_open", "why": "forced open"}
+    breaker |= {"refused_rate": 12.5, "asked_rate": 12.5, "processes": [one] * 10}
+    page = io.StringIO()
+
+    Console(file=page, width=80).print(table({"time": 0.0, "breakers": [breaker]}, width=80))
+
+    heads, row, *_ = page.getvalue().splitlines()
+    assert ["circuit", "state", "next", "asked/s", "refused/s"] == heads.split()
+    assert "forced open, 10 of 10  ends in 9 min 59 s     12.5       12.5" in row
+    assert "api:http" in row
+    assert "api:https://api.example.com:443: forced open" in page.getvalue()
+
+
 @pytest.mark.parametrize(("height", "reasons"), [(9, 3), (5, 1), (4, 0), (2, 0)])
 def test_where_lines_are_counted_there_are_never_more(height: int, reasons: int) -> None:
     breaker = {"state": "open", "refused_rate": 1.0, "asked_rate": 1.0, "processes": [], "why": "open " * 40}

@@ -30,6 +30,8 @@ STATES = {
 _ORDER = list(STATES)
 _HEADS = ("circuit", "state", "next", "asked/s", "refused/s")
 _GAP = 2
+_NAME = 8
+"""Columns that are left of a name in the narrowest window; the reason below the table has all of it."""
 _WHY = 30
 """Columns below which the reasons stand under the table and not in it."""
 
@@ -72,10 +74,11 @@ def table(
     breakers = [each for each in snapshot["breakers"] if everything or each["state"] != "closed"]
     breakers.sort(key=lambda each: (_ORDER.index(each["state"]), -each["refused_rate"], each["name"]))
     rows = [_row(breaker, snapshot["time"]) for breaker in breakers[:height]]
-    beside = width - _needed(rows) >= _WHY
+    spare = width - _needed(rows)
+    beside = spare >= _WHY
     shown = _grid(beside=beside, counted=height is not None)
     for row in rows:
-        shown.add_row(*row if beside else row[:-1])
+        shown.add_row(*row if beside else (_cut(row[0], rows, spare), *row[1:-1]))
     if len(breakers) > len(rows):
         shown.add_row(f"and {len(breakers) - len(rows)} more")
     if not breakers:
@@ -95,6 +98,13 @@ def _grid(*, beside: bool, counted: bool) -> Table:
     if beside:
         # Where the lines are counted, each circuit has one.
         shown.add_column("why", ratio=1, no_wrap=counted, overflow="ellipsis")
+    return shown
+
+
+def _cut(name: Text, rows: list[tuple[Text, ...]], spare: int) -> Text:
+    widest = max(row[0].cell_len for row in rows)
+    shown = name.copy()
+    shown.truncate(max(widest + min(spare + _GAP, 0), _NAME), overflow="ellipsis")
     return shown
 
 
