@@ -188,8 +188,8 @@ def test_explain_tells_of_orders() -> None:
     bench.breaker.observe()
 
     assert [
-        "forced open since T by order by ann: migration; until T",
-        "disabled since T by order by bob",
+        "forced open since T by order of ann: migration; until T",
+        "disabled since T by order of bob",
         "observed only since T by order; 0 of the last 0 calls failed",
     ] == [forced, disabled, explained(bench)]
 

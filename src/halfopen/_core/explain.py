@@ -42,7 +42,7 @@ _WORDS = {
 def _because(last: CircuitTransitioned) -> str:
     held = last.totals
     if last.reason is Reason.MANUAL:
-        who = f" by {last.by}" if last.by else ""
+        who = f" of {last.by}" if last.by else ""
         return f" by order{who}" + (f": {last.note}" if last.note else "")
     # The limits are those of the move; what is set now may be something else.
     limit, slow = last.limit or 0, last.slow_call_duration or 0
