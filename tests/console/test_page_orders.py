@@ -81,7 +81,7 @@ def test_an_end_is_chosen_and_said(open_page: Any) -> None:
         page.get_by_role("button", name="Force open on 1 process").click()
         title_begins(page, "payments forced open")
         expect(page.locator(".why")).to_contain_text(
-            re.compile(r"by dana: INC-2291\. It ends by itself at [\d:]{8}, in")
+            re.compile(r"by order of dana: INC-2291\. It ends by itself at [\d:]{8}, in")
         )
         (entry,) = audit_of(server.url)
         page.get_by_role("button", name="Observe only…").click()
