@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.console.support import Sick, fail, served, shop, sick
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
+_SIDES = (("x", "width"), ("y", "height"))
 EVIL = '<script>document.title="owned"</script><img src=x onerror=document.title="owned">'
 OWN = {path.name for path in (Path(halfopen.console.__file__).parent / "static").glob("*.js")}
 
@@ -138,6 +141,33 @@ def test_the_errors_of_the_processes_are_named_with_the_commonest_first(open_pag
         expect(page.locator(".why")).to_contain_text("Last errors: Late on 2 processes, Sick on 1 process.")
     for member in members:
         member.stop()
+
+
+@pytest.mark.parametrize("order", ["try_now", "force_open"])
+def test_ten_processes_have_room_in_the_box_of_their_state(open_page: Any, tmp_path: Path, order: str) -> None:
+    registries = [shop() for _ in range(10)]
+    members = [Member(each, tmp_path, name="web", interval=60.0) for each in registries]
+    for registry, member in zip(registries, members, strict=True):
+        registry.circuit_breaker(NAME).trip()
+        getattr(registry.circuit_breaker(NAME), order)()
+        member.start()
+
+    with served(None, run_directory=tmp_path) as server:
+        page = open_page(server.url)
+        state = page.locator(".diagram g", has=page.locator("rect.lit")).first
+        expect(state.locator("title")).to_have_count(10)
+        inside = state.locator("rect.lit").bounding_box()
+        circles = [circle.bounding_box() for circle in state.locator("circle").all()]
+    for member in members:
+        member.stop()
+
+    assert all(one["y"] + one["height"] < inside["y"] + inside["height"] for one in circles)
+    assert [] == [(one, other) for one, other in combinations(circles, 2) if _overlap(one, other)]
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    apart = math.hypot(*(one[side] + one[size] / 2 - other[side] - other[size] / 2 for side, size in _SIDES))
+    return apart < (one["width"] + other["width"]) / 2
 
 
 def test_what_is_not_open_cannot_be_tried(open_page: Any) -> None:

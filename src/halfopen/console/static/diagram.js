@@ -4,7 +4,9 @@ import { html } from "./html.js";
 import { Badge, STATES, WORDS, tone } from "./shapes.js";
 import { serverNow, tick } from "./store.js";
 
-const LARGE = 4, MOST_TOKENS = 12;
+const LARGE = 4, ONE_ROW = 6, MOST_TOKENS = 12;
+/** Height below which a box has room for two rows of tokens only if they begin higher up. */
+const LOW = 110;
 const ORDERED = ["forced_open", "disabled", "metrics_only"];
 
 /** @param {{b: any, moves: any}} props */
@@ -85,7 +87,7 @@ function Box({ x, y, w, h, state, lit, sub, tokens, ring, below = [] }) {
   return html`<g class=${lit ? "" : "unlit"}><rect class=${lit ? "lit" : ""} x=${x} y=${y} width=${w} height=${h} rx="14" fill="var(--${c}-bg)" stroke="var(--${c})" stroke-width=${lit ? 3 : 1.4} />
     <text x=${x + w / 2} y=${y + 22} text-anchor="middle" style=${{ fontWeight: 700, fontSize: "14px", fill: `var(--${c})` }}>${WORDS[state]}</text>
     <text x=${x + w / 2} y=${y + 39} text-anchor="middle" class="t2">${sub}</text>
-    <${Tokens} tokens=${tokens} x=${x + w / 2} y=${y + 72} c=${c} ring=${ring} />
+    <${Tokens} tokens=${tokens} x=${x + w / 2} y=${y + (h < LOW && tokens.length > ONE_ROW ? 61 : 72)} c=${c} ring=${ring} />
     ${below.map((/** @type {string} */ line, /** @type {number} */ i) => html`<text x=${x + w / 2} y=${y + h - 12 - 15 * (below.length - 1 - i)} text-anchor="middle" class="t3">${line}</text>`)}</g>`;
 }
 
@@ -93,7 +95,7 @@ function Box({ x, y, w, h, state, lit, sub, tokens, ring, below = [] }) {
 function Tokens({ tokens, x, y, c, ring }) {
   if (tokens.length > MOST_TOKENS) return html`<text x=${x} y=${y + 6} text-anchor="middle" style=${{ fontWeight: 700, fontSize: "17px", fill: `var(--${c})` }}>${tokens.length}</text>
     ${ring && html`<text x=${x} y=${y + 30} text-anchor="middle" class="t2">${soonest(tokens)}</text>`}`;
-  const small = tokens.length > LARGE, perRow = tokens.length > 6 ? Math.ceil(tokens.length / 2) : 6;
+  const small = tokens.length > LARGE, perRow = tokens.length > ONE_ROW ? Math.ceil(tokens.length / 2) : ONE_ROW;
   return tokens.map((/** @type {any} */ p, /** @type {number} */ i) => {
     const row = Math.floor(i / perRow), inRow = Math.min(tokens.length - row * perRow, perRow);
     const dx = (i - row * perRow - (inRow - 1) / 2) * (small ? (ring ? 35 : 27) : 52), dy = small ? row * (ring ? 41 : 27) - (ring ? 10 : 4) : 0;
@@ -132,7 +134,7 @@ function HalfOpen({ s, tokens }) {
     <text x="308" y="258" text-anchor="middle" style=${{ fontWeight: 700, fontSize: "14px", fill: "var(--half)" }}>Half-open</text>
     <text x="308" y="275" text-anchor="middle" class="t2">up to ${plural(s.trial_calls ?? 0, "trial call")}, others refused</text>
     <${Tokens} tokens=${tokens} x=${308} y=${299} c="half" />
-    <g transform="translate(${begin} ${tokens.length ? 318 : 298})">${shown.map((/** @type {string} */ slot, /** @type {number} */ i) => html`<g transform="translate(${i * 25 + 4} 0)"><${Slot} kind=${slot} /></g>`)}</g>
+    ${(tokens.length <= ONE_ROW || tokens.length > MOST_TOKENS) && html`<g transform="translate(${begin} ${tokens.length ? 318 : 298})">${shown.map((/** @type {string} */ slot, /** @type {number} */ i) => html`<g transform="translate(${i * 25 + 4} 0)"><${Slot} kind=${slot} /></g>`)}</g>`}
     ${tokens.length > 0 && html`<text x="308" y="355" text-anchor="middle" class="t3">${tokens.length > 1 ? `${shorten(tokens[0].id, 10)}: ` : ""}${slotWords(slots)}</text>`}</g>`;
 }
 
