@@ -214,7 +214,8 @@ def test_in_a_pipe_each_change_is_a_line() -> None:
 
     assert 0 == code
     assert re.fullmatch(r"\d\d:\d\d:\d\dZ payments open: open since .* 5 of the last 5 calls failed.*\n", lines[0])
-    assert re.fullmatch(r"\d\d:\d\d:\d\dZ payments closed: closed .* by order of dana: it is\ufffd\ufffd\[31mwell\n", lines[1])
+    told = r"\d\d:\d\d:\d\dZ payments closed: closed .* by order of dana: it is\ufffd\ufffd\[31mwell\n"
+    assert re.fullmatch(told, lines[1])
     assert lines[2].startswith("the console is away: ")
     assert "the console is back\n" == lines[3]
 
