@@ -440,6 +440,25 @@ def test_the_story_of_an_outage_is_told_once(store: Store, clock: FakeClock) -> 
     assert ["opened", "reopened", "closed", "drained"] == alerts
 
 
+def test_a_process_that_begins_in_an_outage_tells_its_end(open_store: Callable[..., Store], clock: FakeClock) -> None:
+    first, partner = hub(open_store(), clock), Partner()
+    first.lane("acme", sender=partner, breaker=breaker(clock))
+    fill(first)
+    trip(first, partner)
+    second = hub(open_store(), clock)
+    alerts: list[tuple[str, str]] = []
+    second.subscribe(lambda alert: alerts.append((alert.kind, alert.detail)))
+    clock.advance(31)
+
+    second.lane("acme", sender=partner, breaker=breaker(clock))
+    partner.script = [DELIVERED]
+    second.tick()
+    second.tick()
+    second.flush_alerts()
+
+    assert [("closed", "after 31 s; the drain begins"), ("drained", "the backlog is gone")] == alerts
+
+
 def test_stats_call_messages_behind_an_open_breaker_delayed(store: Store, clock: FakeClock) -> None:
     queue, partner = hub(store, clock), Partner()
     queue.lane("acme", sender=partner, breaker=breaker(clock))

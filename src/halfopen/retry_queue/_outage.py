@@ -17,6 +17,7 @@ from ._verdicts import SharedVerdict, pack, round_elsewhere, unpack
 __all__ = ["Outage"]
 
 _SENDS_FREELY = frozenset({State.CLOSED, State.DISABLED, State.METRICS_ONLY})
+_ILL = frozenset({State.OPEN, State.HALF_OPEN})
 
 
 class Outage:
@@ -47,6 +48,7 @@ class Outage:
         saved = unpack(look.breaker if look is not None else None)
         if saved is not None:
             self._adopt(saved)
+            self._since = self._began()
         self._seen = None if look is None else look.breaker
 
     def _adopt(self, verdict: SharedVerdict) -> None:
@@ -54,6 +56,13 @@ class Outage:
             self._breaker.restore(verdict.snapshot)
         except ConfigError:
             return  # another version's snapshot: begin anew rather than not at all
+
+    def _began(self) -> float | None:
+        """Return since when, on the monotonic clock, the circuit is as ill as it was found; None where it is well."""
+        if self._breaker.state not in _ILL:
+            return None
+        clock = self._hub.clock
+        return clock.monotonic() - max(0.0, clock.wall() - self._breaker.snapshot().since)
 
     def heed(self, look: Look) -> bool:
         """Follow what another process said about this lane; True: it is making the trial calls, wait for it."""
