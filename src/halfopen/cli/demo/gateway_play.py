@@ -80,6 +80,7 @@ class GatewayPlay:
         self._restarts: list[float] = []
         self._draining: tuple[float, int] | None = None
         self._drained: tuple[int, float] | None = None
+        self._delivered = 0  # as shown last
         self._killing = threading.Event()
         self._failed_to_return = ""
         self._ended = threading.Event()
@@ -247,9 +248,11 @@ class GatewayPlay:
         with self._lock, self.hub._lock:
             waiting = sum(self._backlog.values())
             stored = 0 if final else len(self.hub.stored - ledger.delivered) - waiting
+            # Two looks taken at different moments: what was delivered stays delivered.
+            self._delivered = max(self._delivered, len(ledger.delivered) + max(0, stored))
             return Account.of(
                 self.variant, self._pace.now(), self._circuit.state, ledger, books,
-                delivered=len(ledger.delivered) + max(0, stored),
+                delivered=len(ledger.delivered) if final else self._delivered,
                 sends=sum(map(self._counted, _COUNTED[:3])), failed=self._counted("failures"),
                 refused=self._counted("refused"), last_delivery=0.0 if books is None else books.last_taken,
                 keeping=keeping or self._keeping(), rounds=rounds, final=final,
