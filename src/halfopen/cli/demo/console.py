@@ -26,15 +26,17 @@ class ConsoleWish:
     Attributes:
         port: On 127.0.0.1; 0: any that is free.
         token: The secret of who may give orders; others may look.
+        speed: How many times as fast as told the story goes; the page shows seconds of the clock.
     """
 
     port: int = 0
     token: str = ""
+    speed: float = 1.0
 
     @classmethod
-    def new(cls) -> ConsoleWish:
+    def new(cls, speed: float = 1.0) -> ConsoleWish:
         """Return one with a fresh token."""
-        return cls(token=secrets.token_urlsafe(16))
+        return cls(token=secrets.token_urlsafe(16), speed=speed)
 
     @classmethod
     def read(cls, folder: Path) -> ConsoleWish | None:
@@ -76,7 +78,7 @@ def _serve(gateway: Gateway, folder: Path, wish: ConsoleWish) -> str:
         process="gateway",
         audit=folder / "audit.jsonl",
         title="halfopen demo",
-        environment="DEMO",
+        environment="DEMO" if wish.speed == 1 else f"DEMO at ×{wish.speed:g} speed",
         tokens={wish.token: Identity("visitor", "operator")},
     )
     listening, listens = listen("127.0.0.1", wish.port), threading.Event()

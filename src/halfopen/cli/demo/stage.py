@@ -164,7 +164,7 @@ class _Show:
         db = options.db or folder / "hub.db"
         left, port = carried_over(db)
         settings = {"story": self._story, "pace": self._pace, "partner": partner.endpoint, "db": db}
-        wish = ConsoleWish.new() if options.console else None
+        wish = ConsoleWish.new(options.speed) if options.console else None
         self._gateway = gateway = GatewayProcess(folder, settings, port=port, console=wish)
         cleanup.callback(gateway.kill)
         if gateway.console:
