@@ -145,12 +145,10 @@ class Results:
 
     def drain_seconds(self, backlog: int) -> float | None:
         """
-        Estimate seconds until *backlog* messages are gone; None while nothing may be sent, or where it is unknown.
+        Estimate seconds until *backlog* messages are gone, once they may be sent; None where it is unknown.
 
-        The pace is that of the last ones since the circuit closed: no pause before counts.
+        The pace is that of the last ones that went out under one state of the circuit: no pause counts.
         """
-        if self._breaker.state not in _SENDS_FREELY:
-            return None
         done = list(self._done)
         ends = [end for epoch, end in done if epoch == done[-1][0]]
         if backlog == 0 or len(ends) < 2:

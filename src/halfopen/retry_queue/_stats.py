@@ -22,7 +22,8 @@ class LaneStats:
     Attributes:
         waits_for: What keeps it from sending: ``hold``, ``open`` and the other breaker states, ``due``, ``seats``, or
             empty.
-        drain_seconds: Estimated seconds until its backlog is gone at the present pace; None where unknown.
+        drain_seconds: Estimated seconds until its backlog is gone at the last pace, once it may be sent; None where
+            unknown.
     """
 
     lane: str
