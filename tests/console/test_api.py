@@ -467,7 +467,7 @@ async def test_a_worker_that_only_publishes_metrics_is_seen_and_not_steered(tmp_
 
     assert [("worker-0", None)] == [(each["id"], each["channel"]) for each in document["processes"]]
     assert "open" == document["breakers"][0]["state"]
-    assert "failure rate" in document["breakers"][0]["why"]
+    assert "too many calls failed" in document["breakers"][0]["why"]
     assert 422 == answer.status_code
     assert states["web-0"] is False
 
