@@ -250,7 +250,9 @@ def run_campaign(where: str, folder: Path, rounds: int, seed: int) -> None:
     try:
         campaign.witness.kind = False
         campaign.wait_for(20)
-        for _ in range(rounds):
+        for number in range(4 * rounds):
+            if number >= rounds and was_half_open(campaign):
+                break
             campaign.round(rng)
             check_books(store, campaign.accepted())
         campaign.kill("enqueuer")
@@ -266,13 +268,18 @@ def run_campaign(where: str, folder: Path, rounds: int, seed: int) -> None:
         store.close()
 
 
+def was_half_open(campaign: Campaign) -> bool:
+    """Say whether a trial call has arrived, which the kills of a busy machine may put off for many rounds."""
+    return any(arrival["trial"] for arrival in list(campaign.witness.arrivals))
+
+
 def check_it_was_worth_it(campaign: Campaign, store: Store, rounds: int) -> None:
     """A campaign that never reached half-open, a resend or a full breaker would prove little."""
     whats = Counter(entry.what for message in list(everything(store))[:3000] for entry in store.history(message.seq))
     assert len(campaign.accepted()) > rounds
     assert whats["lease ran out"] > 0
     assert {503} <= {arrival["status"] for arrival in campaign.witness.arrivals}
-    assert any(arrival["trial"] for arrival in campaign.witness.arrivals)
+    assert was_half_open(campaign)
 
 
 def integrity(path: Path) -> str:
