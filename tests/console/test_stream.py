@@ -131,7 +131,13 @@ def test_a_page_that_does_not_read_is_let_go_and_the_others_are_not() -> None:
         before = len(read)
         until(lambda: len(read) > before + 3)
         slow.close()
-        pages = httpx.get(f"{server.url}/api/snapshot", timeout=60.0).json()["pages"]
+
+        def told() -> dict[str, int]:
+            pages: dict[str, int] = httpx.get(f"{server.url}/api/snapshot", timeout=60.0).json()["pages"]
+            return pages
+
+        until(lambda: told()["watching"] == 1)  # counted with the next patch
+        pages = told()
         with streaming(server.url) as events:
             _, again, _ = next(events)
 
